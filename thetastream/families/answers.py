@@ -1,8 +1,7 @@
 """Joins of two streams that answer each tuple of a preserved stream: outer, semi, anti and nearest joins."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -82,17 +81,28 @@ def carry_residual(query: Query, lowered: Lowered, resolver: Resolver) -> tuple[
     return replace(query, streams=tuple(streams)), replace(lowered, physical=physical)
 
 
-def _build_answers_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> EngineSpec:
-    join = TwoStreamSpec(unit, model)
-    return AnswersSpec(join, how) if ranking is None else NearestSpec(join, how, ranking)
+@dataclass(frozen=True)
+class _AnsweringUnits:
+    """The units of a join that answers each tuple. It builds their specs for any model. Picklable."""
 
+    unit: UnitSpec
+    how: How
+    ranking: Ranking | None
 
-def _build_candidates_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> CandidatesSpec:
-    return CandidatesSpec(TwoStreamSpec(unit, model), how, ranking)
+    def build(self, model: Model) -> EngineSpec:
+        """Build the spec of units that evaluate the whole condition."""
+        join = TwoStreamSpec(self.unit, model)
+        return (
+            AnswersSpec(join, self.how) if self.ranking is None else NearestSpec(join, self.how, self.ranking)
+        )
 
+    def build_first(self, model: Model) -> CandidatesSpec:
+        """Build the spec of units that emit candidate pairs, of which Spark evaluates the residual."""
+        return CandidatesSpec(TwoStreamSpec(self.unit, model), self.how, self.ranking)
 
-def _build_deciding_spec(first: Callable[[Model], CandidatesSpec], model: Model) -> DecidingSpec:
-    return DecidingSpec(first(model))
+    def build_second(self, model: Model) -> DecidingSpec:
+        """Build the spec of units that decide tuples behind the residual."""
+        return DecidingSpec(self.build_first(model))
 
 
 def describe_answers(sides: Sequence[SidePlan], how: How) -> Output:
@@ -162,14 +172,12 @@ class AnswersPlan(TwoStreamPlan):
         return replace(flow, waits_by=times)
 
     def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
-        unit, how, ranking = describe_unit(plan), plan.how, plan.ranking
-        answers = describe_answers(plan.sides, how)
+        units = _AnsweringUnits(describe_unit(plan), plan.how, plan.ranking)
+        answers = describe_answers(plan.sides, plan.how)
         if not plan.residual:
-            return (self.make_stage(partial(_build_answers_spec, unit, how, ranking), answers),)
-        first = partial(_build_candidates_spec, unit, how, ranking)
-        candidates = describe_candidates(plan, first(self.model).columns)
-        second = partial(_build_deciding_spec, first)
-        return self.make_stage(first, candidates), self.make_stage(second, answers)
+            return (self.make_stage(units.build, answers),)
+        candidates = describe_candidates(plan, units.build_first(self.model).columns)
+        return self.make_stage(units.build_first, candidates), self.make_stage(units.build_second, answers)
 
 
 class AnswersFamily:

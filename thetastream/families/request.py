@@ -132,7 +132,7 @@ class Refusal:
     condition: str
     """The name of the error."""
     why: str
-    """What is not possible, and what to do instead."""
+    """What is not possible, and what to do instead. ``VALUE`` in it stands for the value of the user."""
 
     def make_error(self, value: object) -> QueryError:
         """Make the error for a value that the user gave."""

@@ -27,8 +27,10 @@ from thetastream.joins.plan import Plan
 from thetastream.models.base import Model
 from thetastream.spark.session.configure import count_partitions
 
-TASK_SETTINGS = ("on", "within", "index", "archive_period")
-"""The keys of a task in ``th.join_many``."""
+OWN_OPTIONS = ("index", "archive_period")
+"""The options that each task of ``th.join_many`` may have of its own."""
+TASK_SETTINGS = ("on", "within", *OWN_OPTIONS)
+"""The keys of a task."""
 
 
 class JoinTasks(Mapping[str, DataFrame]):
@@ -114,7 +116,7 @@ def plan_tasks(
     plans: dict[str, PlanOfTask] = {}
     wrong: dict[str, list[ThetastreamError]] = {}
     for name, task in tasks.items():
-        own = {key: task[key] for key in TASK_SETTINGS[2:] if key in task}
+        own = {key: task[key] for key in OWN_OPTIONS if key in task}
         request = complete_request(
             streams, task["on"], task.get("within"), named, {**given.values, **own}, door=TaskOptions
         )

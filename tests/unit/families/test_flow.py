@@ -172,8 +172,16 @@ def test_every_model_shares_its_exchange_or_says_why_it_cannot(name: str) -> Non
     assert (problem is None) == (name in ("biclique", "chain", "matrix", "split"))
 
 
-def test_flows_and_settings_are_picklable() -> None:
-    flow = plan(within_us=None, options={"max_units": 6}).flow()
-    assert pickle.loads(pickle.dumps(flow)).stages[0].spec == flow.stages[0].spec
+@pytest.mark.parametrize(
+    ("on", "changed"), [(ON, {"within_us": None, "options": {"max_units": 6}}), (RESIDUAL, {"how": "left"})]
+)
+def test_flows_are_picklable_with_the_choice_of_their_model(on: str, changed: dict[str, Any]) -> None:
+    for stage in plan(on, **changed).flow().stages:
+        sent = pickle.loads(pickle.dumps(stage))
+        assert sent.spec == stage.spec
+        assert sent.choice.fit(2).spec == stage.choice.fit(2).spec
+
+
+def test_settings_are_picklable() -> None:
     run = RunContext(mailbox="box", late="late", max_units=6)
     assert pickle.loads(pickle.dumps(run)) == run
