@@ -222,3 +222,17 @@ def test_as_of_joins_of_a_table_in_sql(
         th.join({"a": s, "t": table}, "a.x < t.low", how=th.Nearest(1, by="t.low - a.x"), model="spark")
     with pytest.raises(th.QueryError, match=r"\[HOW\].*names the stream first|HOW.*each row of the table"):
         th.join({"t": table, "a": s}, "a.x < t.low", how=th.Nearest(1, by="t.low - a.x"))
+
+
+def test_two_equal_joins_of_a_query_do_not_read_the_table_of_each_other(
+    frame: DataFrame, table: DataFrame, tmp_path: Path
+) -> None:
+    s = replay(frame, [range(N)], tmp_path).withWatermark("ts", "10 minutes")
+
+    def join(chosen: DataFrame) -> DataFrame:
+        return th.join({"a": s, "t": chosen}, "a.x >= t.low AND a.x < t.high").select("a.id", "t.n")
+
+    twice = outcome(join(table).union(join(table)), ["*"], tmp_path).rows
+    assert set(twice.values()) == {2}
+    with pytest.raises(Exception, match=r"\[TABLES_ALIKE\].*give one of the tables another alias"):
+        outcome(join(table).union(join(table.where("n > 9"))), ["*"], tmp_path)

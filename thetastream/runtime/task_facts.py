@@ -28,6 +28,8 @@ class TaskFacts(NamedTuple):
     """The number of the partition that the task computes."""
     partitions: int | None = None
     """The number of shuffle partitions with which the query runs; None if Spark does not tell it."""
+    run: str | None = None
+    """What tells this run of the query from others; None if Spark does not tell it."""
 
     def find_epoch(self, why: str = "Spark must tell a task of a query the number of its epoch") -> int:
         """Return the number of the epoch.

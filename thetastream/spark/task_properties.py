@@ -11,6 +11,8 @@ from thetastream.results.writer import PARTITIONS
 from thetastream.runtime.task_facts import UNKNOWN, TaskFacts
 
 _EPOCH, _QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
+_RUN = "spark.jobGroup.id"
+"""Spark names the jobs of a query by the identifier of its run."""
 _RESTORED_PARTITIONS = "spark.sql.streaming.internal.stateStore.partitions"
 """The setting in which Spark keeps the number of a checkpoint. Earlier versions restored ``PARTITIONS``
 itself. Units compare models again, so that another version cannot mix them."""
@@ -29,4 +31,5 @@ def read_task() -> TaskFacts:
         None if epoch is None else int(epoch),
         context.partitionId(),
         int(partitions) if partitions else None,
+        read(_RUN),
     )

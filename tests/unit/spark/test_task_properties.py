@@ -23,8 +23,8 @@ def test_a_reused_worker_reads_the_facts_of_each_task(monkeypatch: pytest.Monkey
     read = cloudpickle.loads(cloudpickle.dumps(read_task))
     assert read() == TaskFacts("unknown", None, 0, None)
     names = {"sql__streaming__queryId": "q", "spark__sql__shuffle__partitions": "200"}
-    run_task(monkeypatch, 3, streaming__sql__batchId="7", **names)
-    assert read() == TaskFacts("q", 7, 3, 200)
+    run_task(monkeypatch, 3, streaming__sql__batchId="7", **names, spark__jobGroup__id="r")
+    assert read() == TaskFacts("q", 7, 3, 200, "r")
     # The checkpoint knows better than the session with how many partitions the query runs.
     run_task(monkeypatch, 0, streaming__sql__batchId="8", **names, **{RESTORED.replace(".", "__"): "5"})
     assert read() == TaskFacts("q", 8, 0, 5)

@@ -22,7 +22,7 @@ from thetastream.joins.ask.request import JoinRequest
 from thetastream.joins.ask.settings import choose_mailbox_folder
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import Stream
-from thetastream.runtime.table_runs import TableFolder, Version
+from thetastream.runtime.table_runs import StagedTable, TableFolder
 from thetastream.spark.dataflow.lookup import look_up, stage_table
 
 SPARK = "spark"
@@ -38,7 +38,7 @@ class TableLookup:
     folder: TableFolder
     rows: str | None = None
     """The alias of the rows of joins; None if the rows are tuples of a stream."""
-    _staged: list[Version] = field(default_factory=list)
+    _staged: list[StagedTable] = field(default_factory=list)
 
     def answer(self, rows: DataFrame) -> DataFrame:
         """Look rows up; return one struct column per alias. The table is staged the first time."""

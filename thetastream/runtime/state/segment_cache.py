@@ -155,7 +155,7 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
 
     If the disk is full, the run is not cached; the state store still holds its data.
     """
-    layout = _describe_layout(plan)
+    layout = describe_layout(plan)
     _keep(path, layout, run)
     shapes = [getattr(run, name).shape for name in _ARRAYS]
     header: dict[str, Any] = {"segment": path.name, "layout": layout, "shapes": shapes}
@@ -187,7 +187,7 @@ def load(path: Path, plan: IndexPlan) -> Run:
     OSError, EOFError, ValueError, KeyError, TypeError, struct.error, pyarrow.ArrowException
         If the file is missing, damaged, or arranged for another index.
     """
-    layout = _describe_layout(plan)
+    layout = describe_layout(plan)
     kept = _KEPT.get(path, layout)
     if kept is not None:
         return kept
@@ -236,7 +236,7 @@ def _read(path: Path) -> memoryview:
         return memoryview(bytearray(file.read()))
 
 
-def _describe_layout(plan: IndexPlan) -> str:
+def describe_layout(plan: IndexPlan) -> str:
     """Describe the index of a run and the columns of its key rows.
 
     A restarted query may use another index, or write its condition in another order.
