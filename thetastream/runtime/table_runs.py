@@ -29,7 +29,7 @@ from pyarrow import fs
 
 from thetastream.core.blocks import drop_fillers, gather
 from thetastream.core.errors import StateError
-from thetastream.core.folder import Folder, hide_secrets, is_uri
+from thetastream.core.folder import Folder, hide_secrets, is_uri, make_private
 from thetastream.engine.lookup import PROBES_AT_ONCE, Lookup, TableRuns
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import build
@@ -95,7 +95,7 @@ class TableFolder:
         """Make the step that writes rows of a table as runs, and returns a row for each run."""
 
         def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
-            self._open_folder("runs")
+            make_private(self._folder_of_host)
             if read_task().partition == 0:
                 self.sweep()
             for block in gather(map(drop_fillers, batches), RUN_ROWS, RUN_BYTES, RUN_BYTES):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.engine.test_lookup import TABLE, make_block, plan
-from thetastream.core.errors import StateError
+from thetastream.core.errors import SessionError, StateError
 from thetastream.core.sides import Side
 from thetastream.runtime import table_runs
 from thetastream.runtime.table_runs import (
@@ -145,6 +145,17 @@ def test_a_worker_does_not_read_a_version_with_another_index(folder: TableFolder
             continue
         with pytest.raises(StateError, match=r"\[TABLE_MISSING\].*another index"):
             list(step([stream]))
+
+
+def test_only_this_user_may_change_staged_rows(folder: TableFolder) -> None:
+    runs = folder._folder_of_host
+    runs.parent.mkdir(parents=True)
+    runs.symlink_to(runs.parent)
+    with pytest.raises(SessionError, match="UNSAFE_FOLDER"):
+        stage(folder, TABLE)
+    runs.unlink()
+    stage(folder, TABLE)
+    assert runs.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> None:
