@@ -113,9 +113,9 @@ def conjuncts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     lower = two_streams.lower
 
-    def count(query: Any, *rest: Any) -> Any:
+    def count(query: Any, *rest: Any, **options: Any) -> Any:
         seen.append(" AND ".join(phrase.text for phrase in query.conjuncts))
-        return lower(query, *rest)
+        return lower(query, *rest, **options)
 
     monkeypatch.setattr(two_streams, "lower", count)
     return seen

@@ -71,7 +71,7 @@ def plan_lookup(
     left, right = (replace(one, is_streaming=False, event_time=None).narrowed for one in inputs)
     on = tuple(phrase.text for phrase in phrases)
     query = Query((left, right), on, tuple(phrases), tuple(predicates), how=how)
-    physical = lower(query, resolver, {}).physical
+    physical = lower(query, resolver).physical
     if how.nearest is None and not physical.condition.dimensions:
         return "no inequality and no band narrows what an index would read"
     if physical.residual and not how.is_inner:

@@ -83,14 +83,14 @@ class CheckedRequest:
         raise_problems(self.problems)
         streams = tuple(stream.narrowed for stream in self.streams)
         return Query(
-            streams,
-            self.on,
-            self.conjuncts,
-            self.predicates,
-            self.within_us,
-            counts,
-            self.has_result_time,
-            self.how,
+            streams=streams,
+            on=self.on,
+            conjuncts=self.conjuncts,
+            predicates=self.predicates,
+            within_us=self.within_us,
+            counts=counts,
+            has_result_time=self.has_result_time,
+            how=self.how,
         )
 
     def without(self, refused: Mapping[str, "Refusal"]) -> "CheckedRequest":

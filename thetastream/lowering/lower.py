@@ -14,9 +14,8 @@ Each shape defines when it fits and how strong it is (``thetastream.index.Shape`
 the shapes of this package, and a shape that a user registers needs no change here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from thetastream.conditions import Predicate
 from thetastream.core.columns import PASSES, RANKED
@@ -66,7 +65,9 @@ class Lowered:
     shape_reason: str
 
 
-def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowered:
+def lower(
+    query: Query, resolver: Resolver, *, index: str | None = None, archive_period_us: int | None = None
+) -> Lowered:
     """Choose keys, dimensions, index and archive period for a query.
 
     Parameters
@@ -75,14 +76,15 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         A validated query.
     resolver : Resolver
         It resolves types and constants.
-    settings : mapping
-        ``index`` forces an index shape, and ``archive_period_us`` sets the span of a subindex. None means
-        that the planner chooses.
+    index : str, optional
+        The name of an index shape. None means that the planner chooses.
+    archive_period_us : int, optional
+        The span of a subindex, in microseconds. None means a tenth of the window.
 
     Raises
     ------
     QueryError
-        UNKNOWN_INDEX, INDEX_NOT_APPLICABLE or ARCHIVE_PERIOD if a setting is not valid.
+        UNKNOWN_INDEX, INDEX_NOT_APPLICABLE or ARCHIVE_PERIOD if a value is unknown or does not fit the query.
     """
     # 1. Rewrite conjuncts as keys and bounds.
     rewritten = rewrite(remove_event_times(query) if query.counts else query, resolver)
@@ -123,18 +125,16 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     ranked = None if nearest is None else lower_ranking(nearest, query, resolver)
     values = (None, None) if ranked is None else ranked.texts
     # 3. Choose the index shape.
-    index, reason = choose_index(condition, settings.get("index"))
+    chosen, reason = choose_index(condition, index)
     physical = PhysicalPlan(
         sides=(
             _plan_side(query, rewritten, Side.LEFT, window, values[0]),
             _plan_side(query, rewritten, Side.RIGHT, window, values[1]),
         ),
         condition=condition,
-        indexes=(index, index),
+        indexes=(chosen, chosen),
         residual=tuple(rewritten.residual),
-        archive_period_us=choose_archive_period(
-            compute_lifetimes(condition.window), settings.get("archive_period_us")
-        ),
+        archive_period_us=choose_archive_period(compute_lifetimes(condition.window), archive_period_us),
         counts=query.counts,
         on=list_conditions(query.on, query.predicates),
         how=query.how,

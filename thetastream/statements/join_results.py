@@ -41,8 +41,8 @@ def plan_select(join_select: JoinSelect) -> Joined:
             join_select.within,
             join_select.model,
             join_select.options,
-            columns,
-            plan_join,
+            columns=columns,
+            plan_join=plan_join,
         )
     else:
         request = complete_request(

@@ -287,8 +287,9 @@ def plan_two_streams(request: CheckedRequest, kind: type[Kind]) -> Kind:
 
 def plan_query(request: CheckedRequest, query: Query, order: Order | None, kind: type[Kind]) -> Kind:
     """Plan a validated query."""
-    asked = {"index": request.options.get("index"), "archive_period_us": request.archive_period_us}
-    query, lowered = kind.complete(request.resolver, query, lower(query, request.resolver, asked))
+    resolver, index = request.resolver, request.options.get("index")
+    lowered = lower(query, resolver, index=index, archive_period_us=request.archive_period_us)
+    query, lowered = kind.complete(resolver, query, lowered)
     return kind(request, query, lowered, choose_model(request, query, lowered, order is not None), order)
 
 

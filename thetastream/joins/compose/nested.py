@@ -120,6 +120,7 @@ def plan_nested(
     within: Within,
     model: Model | str | None,
     options: Mapping[str, Any],
+    *,
     columns: Mapping[str, Collection[str] | None],
     plan_join: Callable[[JoinRequest], Joined],
 ) -> NestedJoins:
