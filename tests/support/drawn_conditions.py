@@ -25,6 +25,10 @@ STARTS = [
     ("Europe/Dublin", "1970-01-01 00:00:00Z"),
     ("UTC", "1969-12-31 23:59:50Z"),
     ("Asia/Tokyo", "1899-12-31 23:00:00Z"),
+    ("Antarctica/Troll", "2025-03-30 01:00:00Z"),
+    ("Pacific/Chatham", "2025-04-05 14:00:00Z"),
+    ("Africa/Monrovia", "1972-01-07 00:44:30Z"),
+    ("America/St_Johns", "2006-10-29 02:31:00Z"),
 ]
 """Zones, and instants at which their clocks change, or at which time is counted from."""
 COLUMNS = {
