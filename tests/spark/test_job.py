@@ -122,7 +122,8 @@ def test_a_job_keeps_its_results_in_a_store_of_any_kind(here, spark, tmp_path, m
         address = f"sqlite:{tmp_path}/example/kept.db?table=pairs"
         assert here("verify", address)[0] == 0
         store = read_stores([address])["pairs"]
-        kept = store.read().sort_by("bid").to_pylist()
+        order = [("bid", "ascending"), ("ask", "ascending")]
+        kept = store.read().sort_by(order).to_pylist()
         assert len({(row["bid"], row["ask"]) for row in kept}) == len(kept) == 30
         assert store.read(key={"symbol": "AAA"}).num_rows == sum(row["symbol"] == "AAA" for row in kept) > 0
         # A statement keeps its results in a store too. Spark computes the last column, so it hands rows on.
@@ -137,7 +138,7 @@ def test_a_job_keeps_its_results_in_a_store_of_any_kind(here, spark, tmp_path, m
         )
         query.awaitTermination()
         assert staged[-1] is None
-        assert th.DeltaStore(str(tmp_path / "pairs")).read().sort_by("bid").to_pylist() == kept
+        assert th.DeltaStore(str(tmp_path / "pairs")).read().sort_by(order).to_pylist() == kept
     finally:
         cloudpickle.unregister_pickle_by_value(sqlite_store)
 

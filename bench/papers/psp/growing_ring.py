@@ -53,4 +53,4 @@ class GrowingRing(ControlledRun):
     def partial_results(self) -> Sequence[PartialResults]:
         """The partial results in flight, without tuples that move and decisions for new nodes."""
         others = [one for one in self.in_flight if not is_moved(one) and not is_decision(one)]
-        return list(map(PartialResults.unseal, others))
+        return list(map(PartialResults.from_message, others))

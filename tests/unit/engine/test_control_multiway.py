@@ -122,6 +122,6 @@ def test_results_are_lost_if_nodes_that_join_do_not_know_the_decisions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They then give tuples other hop orders than the nodes that leave."""
-    monkeypatch.setattr(EqualDecisions, "seal", lambda _: iter(()))
+    monkeypatch.setattr(EqualDecisions, "make_messages", lambda _: iter(()))
     runs = (run_graph_schedule(seed, Ring) for seed in (7, 6, 14, 16))
     assert any(found != expected for found, expected, _ in runs)

@@ -17,6 +17,7 @@ from tests.support.draws import draw_cases
 from tests.support.local import LocalChain, LocalJoin, LocalTasks
 from tests.support.strategies import Case, cases, conditions, index_specs
 from tests.unit.engine.test_chain import EVERYTHING
+from thetastream.core import records
 from thetastream.core.blocks import Matches
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, PythonPredicate
 from thetastream.core.errors import StateError
@@ -180,7 +181,7 @@ def test_a_task_on_a_chain_works_as_a_chain_of_its_own() -> None:
         found = [sum(len(a) for a, _ in alone.epoch(*rows, now - 1))]
         found += [sum(len(a) for _, (a, _) in together.epoch(*rows, now - 1))]
         assert found[0] == found[1]
-    states = [decode(HandshakeState, state.tasks["one"]) for state in together.states]
+    states = [records.decode(HandshakeState, state.tasks["one"]) for state in together.states]
     for task, worker in zip(states, alone.states, strict=True):
         assert task.neighbourhood == worker.neighbourhood
         assert task.neighbourhood.measured
