@@ -1,4 +1,4 @@
-"""Random nearest partners and joins of three streams, against loops in plain Python.
+"""Random nearest partners, joins of three streams and joins with tables, against loops in plain Python.
 
 The rows lie where clocks change, and before 1970. Their keys may be NULL.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -230,3 +230,96 @@ def test_inner_joins_of_three_streams(spark: SparkSession, tmp_path: Path, place
                 joined = th.join(streams, on=on, within=drawn.within, model=model)
                 (found,) = collect([joined.selectExpr("a.id AS a", "b.id AS b", "c.id AS c")], tmp_path)
                 assert not differences([(on, model)], [found], [wanted]), f"seed {drawn.seed}"
+
+
+Joined = tuple[Row | None, ...]
+
+
+def join_rows(rows: list[Joined], alias: str, how: str, drawn: Drawn, holds: Holds) -> list[Joined]:
+    """Join rows with the next stream by their last tuple; a tuple that is NULL limits no window."""
+    others, out, used = drawn.rows[alias], list[Joined](), set[int]()
+    for row in rows:
+        partners = []
+        for other in others:
+            mine = row[-1] if row[-1] is not None else Row(-1, 0, None)
+            is_inside = all(drawn.is_near(one, other) for one in row if one is not None)
+            if is_inside and holds(mine, other):
+                partners.append(other)
+        used |= {other.id for other in partners}
+        out += [(*row, other) for other in partners]
+        out += [(*row, None)] if how in ("LEFT", "FULL") and not partners else []
+    if how in ("RIGHT", "FULL"):
+        out += [(*[None] * "abc".index(alias), other) for other in others if other.id not in used]
+    return out
+
+
+HOWS = ("INNER", "LEFT", "RIGHT", "FULL")
+
+
+@PLACES
+def test_outer_rows_of_three_streams(spark: SparkSession, tmp_path: Path, place: int) -> None:
+    """(a JOIN b) JOIN c on keys, so that a padded row may have partners: its NULL key is equal to NULL."""
+    drawn = Drawn(spark, place, "abc", tmp_path)
+    statements, wanted = [], []
+    keys = [("{x}.k <=> {y}.k", lambda x, y: x.k == y.k), ("{x}.k = {y}.k", is_equal)]
+    for _ in range(4):
+        (first, is_first), (second, is_second) = (
+            drawn.random.choice(make_conditions(drawn.scale)),
+            drawn.random.choice(keys),
+        )
+        hows = [drawn.random.choice(HOWS) for _ in range(2)]
+        statements.append(
+            f"SELECT a.id AS x, b.id AS y, c.id AS z FROM a {hows[0]} JOIN b ON {first.format(x='a', y='b')} "
+            f"{hows[1]} JOIN c ON {second.format(x='b', y='c')} WITHIN {drawn.within}"
+        )
+        rows = join_rows([(a,) for a in drawn.rows["a"]], "b", hows[0], drawn, is_first)
+        rows = join_rows(rows, "c", hows[1], drawn, is_second)
+        wanted.append(drop_last(tuple(None if one is None else one.id for one in row) for row in rows))
+    with configured(spark, {"spark.sql.session.timeZone": drawn.zone}):
+        for streams in (drawn.batches, drawn.streams):
+            found = collect([th.sql(spark, text, streams=streams) for text in statements], tmp_path)
+            assert not differences(statements, found, wanted), f"seed {drawn.seed}"
+
+
+# A table with NULL keys
+
+
+TABLE = [Row(0, 0, 1), Row(1, 0, None), Row(2, 0, 2), Row(3, 0, None), Row(4, 0, 2)]
+WITH_TABLE: list[tuple[str, Holds]] = [
+    ("a.k = b.k", is_equal),
+    ("a.k <=> b.k", lambda a, b: a.k == b.k),
+    ("NOT (a.k = b.k)", lambda a, b: None not in (a.k, b.k) and a.k != b.k),
+    ("a.k = b.k OR b.k IS NULL", lambda a, b: is_equal(a, b) or b.k is None),
+    ("a.k > 1 AND b.id > 2", lambda a, b: a.k is not None and a.k > 1 and b.id > 2),
+    ("a.k IS NULL AND b.k IS NULL", lambda a, b: a.k is None and b.k is None),
+    ("a.k = b.k AND CAST(NULL AS BOOLEAN)", lambda a, b: False),
+]
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_stream_beside_a_table_with_null_keys(spark: SparkSession, tmp_path: Path, is_empty: bool) -> None:
+    drawn = Drawn(spark, 8, "a", tmp_path)
+    others = [] if is_empty else TABLE
+    table = spark.createDataFrame(TABLE, "id INT, us BIGINT, k INT").where("NOT " + str(is_empty).lower())
+    joins, wanted, names = [], [], []
+    for on, holds in WITH_TABLE:
+        for how in ("inner", "left", "semi", "anti", "right"):
+            given = {"a": drawn.streams["a"], "b": table}
+            if how == "right":
+                # With the table first, it answers each tuple of the stream.
+                given = dict(reversed(given.items()))
+            shown = ["a.id AS a"] + ([] if how in ("semi", "anti") else ["b.id AS b"])
+            joined = th.join(given, on=on, how=how).selectExpr(*shown)
+            joins.append(joined if len(shown) == 2 else joined.withColumn("b", F.lit(None)))
+            wanted.append(drop_last(_answer(drawn.rows["a"], others, how, holds)))
+            names.append((on, how))
+    assert not differences(names, collect(joins, tmp_path), wanted), f"seed {drawn.seed}"
+
+
+def _answer(rows: list[Row], others: list[Row], how: str, holds: Any) -> Iterator[tuple[int | None, ...]]:
+    for a in rows:
+        partners = [b.id for b in others if holds(a, b)]
+        if how in ("inner", "left", "right"):
+            yield from ((a.id, b) for b in partners)
+        if (how in ("left", "right", "anti") and not partners) or (how == "semi" and partners):
+            yield a.id, None
