@@ -1,6 +1,6 @@
-"""Lets a long run of tests go on where it was stopped: ``--passed FILE`` keeps the names of the tests that passed.
+"""Lets a long run of tests go on where it stopped: ``--passed FILE`` keeps the names of tests that passed.
 
-Tests whose names are in the file are left out. The file belongs to one commit: its name should tell which.
+Tests whose names are in the file are left out. The file belongs to one commit.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the file once, so that all workers leave out the same tests, also one that starts after a crash."""
+    """Read the file once, so that all workers, also a later one, leave out the same tests."""
     given = getattr(config, "workerinput", None)
     path = config.getoption("--passed")
     if given is not None:
