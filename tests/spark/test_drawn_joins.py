@@ -37,7 +37,7 @@ def test_drawn_joins(spark: SparkSession, tmp_path: Path, place: int) -> None:
     zone, start = STARTS[place]
     scale = random.choice([1, 600, 1800])
     cases = [(draw_condition(random, scale), random.choice(HOWS)) for _ in range(8)]
-    models = [random.choice(MODELS) if how == "inner" else None for _, how in cases]
+    models = [random.choice(MODELS) for _ in cases]
     with configured(spark, {"spark.sql.session.timeZone": zone}):
         a, b = (draw_rows(spark, random, start, scale) for _ in range(2))
         inside = f"abs(unix_micros(a.ts) - unix_micros(b.ts)) <= {SPAN * scale * 10**6}"
