@@ -3,13 +3,16 @@
     counters of an epoch, plan  ->  Load: for each group of the newest model, its units, MLV and work
 
 The groups are those of the newest generation, because only its size can change. Units that leave count for
-the groups whose sides they store: their tuples are load too, until they expire.
+the groups that store such tuples now: their tuples are load too, until they expire.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
+from math import gcd
 from typing import Any
 
+from thetastream.core.sides import Side
+from thetastream.models.base import Model
 from thetastream.runtime.control.plan import ControlPlan
 from thetastream.runtime.control.policies import GroupLoad, Load
 
@@ -55,16 +58,30 @@ class LoadReader:
 
 
 def _find_groups(plan: ControlPlan) -> dict[int, list[int]]:
-    """Find the groups of the newest model for which the unit of each slot counts, in equal parts."""
+    """Find the groups of the newest model for which the unit of each slot counts, in equal parts.
+
+    A unit that leaves counts for the groups that would store its tuples if they arrived today. A place p
+    belongs to subgroup ``p % d`` of d. So subgroup i of d and subgroup j of e share places if i and j are
+    equal modulo the greatest common divisor of d and e.
+    """
     newest = plan.newest
-    groups = newest.model.groups
-    sides = [set(newest.model.stores(units[0])) for units in groups]
+    groups = _list_groups(newest.model)
     found: dict[int, list[int]] = {}
-    for generation in plan.membership[:-1]:
-        for unit, slot in enumerate(generation.slots):
-            stored = set(generation.model.stores(unit))
-            alike = [number for number, those in enumerate(sides) if those & stored]
-            found[slot] = alike or list(range(len(groups)))
-    for number, units in enumerate(groups):
-        found |= {newest.slots[unit]: [number] for unit in units}
+    for generation in plan.membership:
+        has_same_places = generation.model.needs_places == newest.model.needs_places
+        for units, (stored, i, d) in zip(
+            generation.model.groups, _list_groups(generation.model), strict=True
+        ):
+            members = [
+                number
+                for number, (others, j, e) in enumerate(groups)
+                if stored & others and (not has_same_places or (i - j) % gcd(d, e) == 0)
+            ]
+            found |= {generation.slots[unit]: members for unit in units}
     return found
+
+
+def _list_groups(model: Model) -> list[tuple[set[Side], int, int]]:
+    """List for each group the sides that it stores, and which of how many groups of these sides it is."""
+    sides = [set(model.stores(units[0])) for units in model.groups]
+    return [(each, sides[:number].count(each), sides.count(each)) for number, each in enumerate(sides)]
