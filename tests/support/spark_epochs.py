@@ -218,7 +218,15 @@ class SparkEpochs:
         # 1. The sources and the exchange.
         rows = list(self._read_notices(epoch))
         for stream, batch in enumerate(batches):
-            route = make_routing_step(self.fitted, stream, True, self.shed, self.access, read_task=read_task)
+            route = make_routing_step(
+                self.fitted,
+                stream,
+                True,
+                self.shed,
+                self.access,
+                spreads_equal=True,
+                read_task=read_task,
+            )
             hashed = iter([add_hash(batch)] if batch.num_rows else [])
             rows += [row for piece in route(hashed) for row in piece.to_pylist()]
         by_key: dict[int, list[dict[str, Any]]] = defaultdict(list)

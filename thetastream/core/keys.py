@@ -186,3 +186,11 @@ def scramble(keys: Int64s) -> Int64s:
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         bits = (bits ^ (bits >> np.uint64(33))) * np.uint64(factor)
     return ((bits ^ (bits >> np.uint64(33))) >> np.uint64(1)).view(np.int64)
+
+
+def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Mix the bits of each number (splitmix64), so that similar numbers become very different ones."""
+    mixed = values + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.columns import HASH
 from thetastream.core.condition import SideSpec
-from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.keys import HIGHEST, Int64s, mix
 from thetastream.core.shed import STATE, Shed
 from thetastream.engine.inbox import ShedReport
 from thetastream.engine.lateness import read_times
@@ -80,7 +79,7 @@ class Shedder:
     def __init__(self, shedding: Shedding, stream: int, epoch: int, factor: float) -> None:
         self._shed, self._side = shedding.shed, shedding.sides[stream]
         self._stream, self._factor = stream, factor
-        self._salt = _mix(np.array([epoch * 64 + stream], dtype=np.int64).view(np.uint64))
+        self._salt = mix(np.array([epoch * 64 + stream], dtype=np.int64).view(np.uint64))
         self._counts = [0, 0]
         self._times: list[Int64s] = []
 
@@ -104,7 +103,7 @@ class Shedder:
     def _choose(self, hashes: Int64s) -> Mask:
         """Choose the tuples that are kept."""
         # The upper 53 bits of a mixed hash are a uniform number in [0, 1).
-        mixed = _mix(hashes.view(np.uint64) ^ self._salt)
+        mixed = mix(hashes.view(np.uint64) ^ self._salt)
         is_kept: Mask = (mixed >> np.uint64(11)) * 2.0**-53 >= self._factor
         return is_kept
 
@@ -117,11 +116,3 @@ class Shedder:
         median_us = int(np.partition(times, len(times) // 2)[len(times) // 2]) if len(times) else None
         shed, shed_probes = self._counts
         return ShedReport(self._stream, shed, shed_probes, len(times), median_us)
-
-
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Mix the bits of each number (splitmix64), so that similar numbers become very different ones."""
-    mixed = values + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))

@@ -3,7 +3,8 @@
 m units store R, n units store S, and there are no replicas. A tuple is stored at one unit of its own side and
 probes units of the opposite side: all of them (random routing), or only those of the subgroups that its
 partners can be in (ContRand and content-sensitive routing, section 3.2.2). Inside a subgroup, tuples are
-spread by their hash, so a Spark task that is run again routes in the same way.
+spread by their numbers (``thetastream.engine.spreading``), so a Spark task that is run again routes in the
+same way.
 """
 
 from collections.abc import Callable, Iterator, Sequence

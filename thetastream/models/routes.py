@@ -51,8 +51,8 @@ class Hashes:
 
     @cached_property
     def tuples(self) -> Int64s:
-        """The hash of each whole tuple. It spreads tuples evenly, and in the same way when a Spark task is
-        run again."""
+        """The number of each tuple, which spreads tuples evenly, also equal ones, and in the same way when a
+        Spark task is run again (``thetastream.engine.spreading``)."""
         return self._find_tuples()
 
     @cached_property

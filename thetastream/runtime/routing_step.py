@@ -1,6 +1,6 @@
 """The step of a Spark task that turns the tuples of a stream into blocks for units, one row for each block.
 
-batches -> hash -> load shedder -> router -> rows of the exchange
+batches -> numbers that spread them -> load shedder -> router -> rows of the exchange
 """
 
 import json
@@ -23,6 +23,7 @@ from thetastream.core.columns import (
 )
 from thetastream.core.sides import Role
 from thetastream.engine.early_watermark import EarlyWatermark
+from thetastream.engine.spreading import Spreader
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.routing import build_router
@@ -41,9 +42,13 @@ def make_routing_step(
     control: ControlAccess | None,
     early: EarlyWatermark | None = None,
     *,
+    spreads_equal: bool = False,
     read_task: ReadTask,
 ) -> Callable[[Batches], Batches]:
-    """Make the function that turns batches into blocks."""
+    """Make the function that turns batches into blocks.
+
+    ``spreads_equal`` says whether tuples of equal hashes are equal, so that they may go to several units.
+    """
     is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
 
     def to_rows(batches: Batches) -> Batches:
@@ -70,7 +75,10 @@ def make_routing_step(
             shedder = shed.open(task, stream, least)
         # 3. Route the tuples that are not dropped.
         latest_us: int | None = None
+        spreader = Spreader(task.epoch or 0, task.partition) if spreads_equal else None
         for number, batch in enumerate(map(make_nullable, gather(batches))):
+            if spreader is not None:
+                batch = spreader.spread(batch)
             tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
             if not tuples.num_rows:
                 continue

@@ -29,6 +29,8 @@ from thetastream.spark.task_properties import read_task
 
 _UNHASHED = ("map<", "variant", "geometry", "geography")
 """Beginnings of the type names that xxhash64 refuses, at any depth of a column's type."""
+_COLLATED = "collate "
+"""A part of the type names of collated texts. Texts that a collation takes for equal have equal hashes."""
 
 
 def build_exchange(
@@ -90,15 +92,15 @@ def _route_stream(
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     flat = select_block_columns(plan, stream)
-    has_hash = reads_hashes(fitted.planned.router.model) or shed is not None or control is not None
-    if has_hash:
-        hashable = [
-            F.col(field.name)
-            for field in flat.schema
-            if not any(word in field.dataType.simpleString() for word in _UNHASHED)
-        ]
-        flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
-    return route_rows(fitted, number, flat, plan.alias, shed, control, early)
+    spreads_equal = False
+    if reads_hashes(fitted.planned.router.model) or shed is not None or control is not None:
+        types = {field.name: field.dataType.simpleString() for field in flat.schema}
+        hashed = [name for name, text in types.items() if not any(word in text for word in _UNHASHED)]
+        # Tuples that differ must not share a hash by their types, or an order would decide who goes where.
+        spreads_equal = len(hashed) == len(types) and not any(_COLLATED in text for text in types.values())
+        hashes = F.xxhash64(*map(F.col, hashed)) if hashed else F.lit(0).cast("bigint")
+        flat = flat.select("*", hashes.alias(HASH))
+    return route_rows(fitted, number, flat, plan.alias, shed, control, early, spreads_equal)
 
 
 def route_rows(
@@ -109,9 +111,19 @@ def route_rows(
     shed: ShedLoads | None = None,
     control: ControlAccess | None = None,
     early: EarlyWatermark | None = None,
+    spreads_equal: bool = False,
 ) -> DataFrame:
     """Route block columns as the tuples of the stream ``number``; the result has one row per block."""
-    step = make_routing_step(fitted, number, flat.isStreaming, shed, control, early, read_task=read_task)
+    step = make_routing_step(
+        fitted,
+        number,
+        flat.isStreaming,
+        shed,
+        control,
+        early,
+        spreads_equal=spreads_equal,
+        read_task=read_task,
+    )
     return fill_up(flat, f"a tuple of stream {alias!r}").mapInArrow(step, SCHEMA)
 
 
