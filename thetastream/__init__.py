@@ -7,11 +7,11 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import Nearest
 from thetastream.core.shed import Shed
 from thetastream.core.spans import Rows
-from thetastream.joins.ask.statistics import statistics
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.joins.handle import control
 from thetastream.joins.join import col, from_nanos, join, plan
 from thetastream.joins.join_many import join_many
+from thetastream.joins.measured_statistics import statistics
 from thetastream.joins.plan import Plan
 from thetastream.joins.write import write
 from thetastream.lowering.statistics import Statistics

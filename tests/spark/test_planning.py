@@ -169,7 +169,7 @@ def test_a_refused_statement_is_read_once(
 ) -> None:
     answer = import_module("thetastream.statements.join_results")
     asked = []
-    monkeypatch.setattr(answer, "plan_join", lambda request: asked.append(1) or plan_join(request))
+    monkeypatch.setattr(answer, "plan_join", lambda *given: asked.append(1) or plan_join(*given))
     with pytest.raises(
         th.QueryError, match=r"'nope' does not exist.*there are id, d, nested, months"
     ) as error:

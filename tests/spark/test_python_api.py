@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from thetastream.core.columns import MARK
-from thetastream.joins.ask.request import complete_request
+from thetastream.joins.ask.request import read_request
 from thetastream.joins.planning import plan_join
 from thetastream.spark.event_time import mark_event_time
 
@@ -240,7 +240,7 @@ def test_a_stream_of_local_times_gets_an_event_time(spark):
 
 
 def test_settings_may_be_left_out_as_none(tables):
-    join = plan_join(complete_request(tables, "a.id = b.k", None, None, {"index": None}))
+    join = plan_join(read_request(tables, "a.id = b.k", None, None, {"index": None}), tables)
     assert re.search("hash", th.Plan(join).explain())
 
 

@@ -1,6 +1,7 @@
 """Plans of rings: settings that are accepted and refused, two streams, batch DataFrames, explain."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -118,7 +119,7 @@ def test_nodes_and_slices_follow_from_statistics(streams: dict[str, DataFrame]) 
 
 
 def test_a_shared_folder_is_needed_on_a_cluster(streams: dict[str, DataFrame]) -> None:
-    from thetastream.joins.ask.settings import choose_mailbox_folder as mailbox_folder
+    from thetastream.joins.ask.session import SparkSessionChecks
 
     class Cluster:
         def __init__(self, **settings: str) -> None:
@@ -132,16 +133,16 @@ def test_a_shared_folder_is_needed_on_a_cluster(streams: dict[str, DataFrame]) -
             return self._settings.get(key, default)
 
     checkpoints = {"spark.sql.streaming.checkpointLocation": "hdfs://host/checkpoints/"}
-    problems: list = []
-    assert mailbox_folder(Cluster(), "s3://bucket/mail", problems) == "s3://bucket/mail"
-    assert (
-        mailbox_folder(Cluster(**checkpoints), None, problems)
-        == "hdfs://host/checkpoints/thetastream-mailboxes"
-    )
-    assert not problems
+
+    def choose(asked: str | None, **settings: str) -> tuple[str, list[str]]:
+        session = SparkSessionChecks(cast(SparkSession, Cluster(**settings)))
+        folder, problems = session.choose_mailbox_folder(asked)
+        return folder, [problem.condition for problem in problems]
+
+    assert choose("s3://bucket/mail") == ("s3://bucket/mail", [])
+    assert choose(None, **checkpoints) == ("hdfs://host/checkpoints/thetastream-mailboxes", [])
     for asked in (None, "/tmp/mail"):
-        mailbox_folder(Cluster(), asked, problems)
-    assert [problem.condition for problem in problems] == ["MAILBOX", "MAILBOX"]
+        assert choose(asked)[1] == ["MAILBOX"]
 
 
 def test_windows_along_a_path_bound_the_state(streams: dict[str, DataFrame]) -> None:

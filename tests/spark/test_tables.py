@@ -224,6 +224,11 @@ def test_what_tables_refuse(frame: DataFrame, table: DataFrame, tmp_path: Path) 
         th.join(two, on="a.x = t.y AND a.x = b.x", within=within)
     with pytest.raises(th.QueryError, match=r"\[ORDER\].*t; leave order out"):
         th.join(two, on="a.x = t.y AND a.x = b.x", within="1 minute", order="strict")
+    with pytest.raises(th.QueryError, match=r"\[ORDER\].*t; leave punctuations out"):
+        th.join(one, on="a.x = t.y", punctuations=True)
+    with pytest.raises(th.errors.InvalidQuery, match=r"INVALID_DURATION") as refused:
+        th.join(two, on="a.x = t.z", within="1 parsec")
+    assert {problem.condition for problem in refused.value.problems} == {"UNKNOWN_COLUMN", "INVALID_DURATION"}
     with pytest.raises(th.QueryError, match="UNKNOWN_COLUMN"):
         th.join(one, on="a.x = t.z")
     with pytest.raises(th.QueryError, match=r"MIXED_INPUTS.*join tasks"):

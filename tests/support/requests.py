@@ -9,7 +9,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import HOWS, How
 from thetastream.core.spans import parse_duration, to_micros
 from thetastream.families.options import GivenOptions
-from thetastream.families.request import CheckedRequest
+from thetastream.families.request import JoinRequest
 from thetastream.lowering.carriers import find_carrier
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried
@@ -67,8 +67,8 @@ class PlainSession:
     def find_problems(self, n_units: int) -> Sequence[ThetastreamError]:
         return ()
 
-    def choose_mailbox_folder(self, asked: object, problems: list[ThetastreamError]) -> str:
-        return str(asked or "mailbox")
+    def choose_mailbox_folder(self, asked: object) -> tuple[str, list[ThetastreamError]]:
+        return str(asked or "mailbox"), []
 
     def warn_of_state(self, nbytes: float) -> None:
         """The machine has memory enough."""
@@ -76,7 +76,7 @@ class PlainSession:
 
 def make_request(
     on: str, aliases: str = "ab", within_us: int | None = 5_000_000, how: str | How = "inner", **changed: Any
-) -> CheckedRequest:
+) -> JoinRequest:
     """Make the request of a join of streams with the columns ``TYPES``; ``changed`` are fields of it."""
     streams: list[Stream] = []
     for alias in aliases:
@@ -102,6 +102,5 @@ def make_request(
         "partitions": 4,
         "resolver": PlainResolver(streams),
         "session": PlainSession(),
-        "problems": [],
     }
-    return CheckedRequest(**{**fields, **changed})
+    return JoinRequest(**{**fields, **changed})

@@ -19,7 +19,7 @@ from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.families.pairs.flow import describe_unit
 from thetastream.families.pairs.plan import TwoStreamPlan, plan_two_streams
-from thetastream.families.request import CheckedRequest, Refusal
+from thetastream.families.request import JoinRequest, Refusal
 from thetastream.families.windows import find_window_problems
 from thetastream.lowering.domains import quote
 from thetastream.lowering.lower import Lowered
@@ -185,10 +185,10 @@ class AnswersFamily:
 
     refused: ClassVar[Mapping[str, Refusal]] = {}
 
-    def takes(self, request: CheckedRequest) -> bool:
+    def takes(self, request: JoinRequest) -> bool:
         return len(request.streams) == 2 and not request.how.is_inner
 
-    def plan(self, request: CheckedRequest) -> AnswersPlan:
+    def plan(self, request: JoinRequest) -> AnswersPlan:
         return plan_two_streams(request, AnswersPlan)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from thetastream.conditions import Phrase, Predicate
-from thetastream.families.request import CheckedRequest, Refusal
+from thetastream.families.request import JoinRequest, Refusal
 from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Section
 from thetastream.models.base import Model
@@ -97,10 +97,10 @@ class Family(Protocol):
     def refused(self) -> Mapping[str, Refusal]:
         """The options that the family does not honour, and why."""
 
-    def takes(self, request: CheckedRequest) -> bool:
+    def takes(self, request: JoinRequest) -> bool:
         """Whether the family plans this request. The first one that takes a request plans it."""
 
-    def plan(self, request: CheckedRequest) -> Planned:
+    def plan(self, request: JoinRequest) -> Planned:
         """Plan a request.
 
         Raises

@@ -10,7 +10,7 @@ from thetastream.families.pairs.explain import explain_statistics
 from thetastream.families.pairs.flow import describe_pairs
 from thetastream.families.pairs.plan import TwoStreamPlan, describe_emitted, plan_two_streams
 from thetastream.families.pairs.workload import Workload, build_workload
-from thetastream.families.request import CheckedRequest, Refusal
+from thetastream.families.request import JoinRequest, Refusal
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Query
 from thetastream.lowering.report import Fact
@@ -114,12 +114,12 @@ class ChainFamily:
 
     refused: ClassVar[Mapping[str, Refusal]] = {}
 
-    def takes(self, request: CheckedRequest) -> bool:
+    def takes(self, request: JoinRequest) -> bool:
         model = request.model
         is_chain = isinstance(model, Chain) and model.forwards_tuples
         return is_chain and request.is_streaming and len(request.streams) == 2
 
-    def plan(self, request: CheckedRequest) -> ChainPlan:
+    def plan(self, request: JoinRequest) -> ChainPlan:
         return plan_two_streams(request, ChainPlan)
 
 

@@ -313,35 +313,36 @@ class GivenOptions:
     of_session: frozenset[str] = frozenset()
     """The names of those that the user left out, so that the session's default holds."""
 
-    def with_value(self, name: str, value: object) -> "GivenOptions":
-        """Return the options with another value of one of them."""
-        return GivenOptions(cast(Options, {**self.values, name: value}), self.of_session - {name})
+    @property
+    def of_user(self) -> frozenset[str]:
+        """The names of those that the user gave."""
+        return frozenset(self.values) - self.of_session
 
     def without(self, names: Collection[str]) -> "GivenOptions":
-        """Return the options without defaults of the session that a family of joins cannot honour."""
-        dropped = self.of_session & frozenset(names)
-        kept = cast(Options, {name: value for name, value in self.values.items() if name not in dropped})
-        return GivenOptions(kept, self.of_session - dropped)
+        """Return the options without those of these names, which a join cannot honour."""
+        kept = cast(Options, {name: value for name, value in self.values.items() if name not in names})
+        return GivenOptions(kept, self.of_session - frozenset(names))
 
 
 def read_options(
-    given: Mapping[str, Any], session: Mapping[str, str], door: type, problems: list[ThetastreamError]
-) -> GivenOptions:
-    """Read the options that the user gave, and the session's defaults of the others; add errors to
-    ``problems``.
+    given: Mapping[str, Any], session: Mapping[str, str], door: type
+) -> tuple[GivenOptions, list[ThetastreamError]]:
+    """Read the options that the user gave, and the session's defaults of the others.
 
-    ``session`` has the settings of the Spark session. None stands for an option that is left out.
+    ``session`` has the settings of the Spark session. None stands for an option that is left out. Returns an
+    error for each option that cannot be read.
     """
     known = list_options(door)
     defaults = {name: text for name, text in read_defaults(session).items() if name in known}
     asked = {name: value for name, value in given.items() if value is not None}
-    values = {}
+    values: dict[str, object] = {}
+    problems: list[ThetastreamError] = []
     for name, value in {**defaults, **asked}.items():
         try:
             values[name] = known[name].read(value, name)
         except QueryError as problem:
             problems.append(problem)
-    return GivenOptions(cast(Options, values), frozenset(defaults.keys() - asked.keys()))
+    return GivenOptions(cast(Options, values), frozenset(defaults.keys() - asked.keys())), problems
 
 
 def read_defaults(session: Mapping[str, str]) -> dict[str, str]:

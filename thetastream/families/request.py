@@ -1,11 +1,11 @@
 """The request that a family of joins takes: what the user asked for, read and checked, without Spark."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from thetastream.conditions import Phrase, Predicate
+from thetastream.conditions import Phrase, Predicate, parse
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import How
 from thetastream.core.spans import Within
@@ -22,20 +22,21 @@ class SessionChecks(Protocol):
     def find_problems(self, n_units: int) -> Sequence[ThetastreamError]:
         """Find the settings of the session that do not allow a streaming join by ``n_units`` units."""
 
-    def choose_mailbox_folder(self, asked: str | Path | None, problems: list[ThetastreamError]) -> str:
-        """Choose the folder for mailboxes, and add an error if there is none that all units reach."""
+    def choose_mailbox_folder(self, asked: str | Path | None) -> tuple[str, list[ThetastreamError]]:
+        """Choose the folder for mailboxes. Returns an error if there is none that all units reach."""
 
     def warn_of_state(self, nbytes: float) -> None:
         """Warn if the machine of a local session has too little memory for this state."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckedRequest:
-    """A request that is read. A family adds to ``problems`` what it refuses, and then calls ``query``."""
+class JoinRequest:
+    """A join as the user asked for it. All of it is read, and what is wrong with it is in ``problems``."""
 
     streams: tuple[Stream, ...]
-    """The streams with all their columns, so that errors can name them."""
+    """The inputs with all their columns, so that errors can name them."""
     on: tuple[str, ...]
+    """The SQL texts of the condition as the user wrote them."""
     conjuncts: tuple[Phrase, ...]
     predicates: tuple[Predicate, ...]
     within: Within
@@ -58,14 +59,21 @@ class CheckedRequest:
     """Number of shuffle partitions of the session."""
     resolver: Resolver
     session: SessionChecks
-    problems: list[ThetastreamError]
+    problems: tuple[ThetastreamError, ...] = ()
     bounds_watermark: bool = False
-    """Whether units add to each result how far the watermark rises after the epoch."""
+    """Whether the last of several joins must know how far the watermark rises behind those before it."""
+    keeps_spark_join: bool = False
+    """Whether the user asks for Spark's own join of streams with tables."""
 
     @property
     def options(self) -> Options:
         """The values of the options that the user or the session gave."""
         return self.given.values
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether some inputs are streams and some are tables, which are batch DataFrames."""
+        return len({stream.is_streaming for stream in self.streams}) > 1
 
     @property
     def is_streaming(self) -> bool:
@@ -78,7 +86,7 @@ class CheckedRequest:
         Raises
         ------
         QueryError
-            If there are problems. It lists all of them.
+            If the request has problems. It lists all of them.
         """
         raise_problems(self.problems)
         streams = tuple(stream.narrowed for stream in self.streams)
@@ -93,18 +101,48 @@ class CheckedRequest:
             how=self.how,
         )
 
-    def without(self, refused: Mapping[str, "Refusal"]) -> "CheckedRequest":
+    def with_problems(self, found: Iterable[ThetastreamError]) -> "JoinRequest":
+        """Return the request with these problems too, each of them once."""
+        problems = {str(problem): problem for problem in (*self.problems, *found)}
+        return replace(self, problems=tuple(problems.values()))
+
+    def without(self, refused: Mapping[str, "Refusal"]) -> "JoinRequest":
         """Return the request without the options that a kind of join does not honour.
 
-        An error is added for each of them that the user gave. Defaults of the session are left out.
+        It has an error for each of them that the user gave. Defaults of the session are left out.
         """
-        given = self.given.without(refused)
-        for name, refusal in refused.items():
-            if given.values.get(name):
-                self.problems.append(refusal.make_error(given.values.get(name)))
-        return replace(self, given=given)
+        found = [
+            refusal.make_error(self.options.get(name))
+            for name, refusal in refused.items()
+            if name in self.given.of_user and self.options.get(name)
+        ]
+        return replace(self.with_problems(found), given=self.given.without(refused))
 
-    def prepare_run(self, has_messages: bool) -> "CheckedRequest":
+    def without_tables(self, parts: Sequence[Phrase | Predicate]) -> "JoinRequest":
+        """Return the request for the join of the streams alone, with the parts of the condition over them.
+
+        Its rows have no result time. It is added behind the tables.
+        """
+        streams: list[Stream] = []
+        for stream in self.streams:
+            if stream.is_streaming:
+                names = {carried.field.casefold() for carried in stream.carried}
+                first = sum(len(known.carried) for known in streams)
+                streams.append(replace(stream, carried=self.resolver.carry(stream, names, first)[0]))
+        conjuncts = [part for part in parts if isinstance(part, Phrase)]
+        predicates = [part for part in parts if isinstance(part, Predicate)]
+        conjuncts = conjuncts if parts else [parse("true")]
+        return replace(
+            self,
+            streams=tuple(streams),
+            on=tuple(phrase.text for phrase in conjuncts),
+            conjuncts=tuple(conjuncts),
+            predicates=tuple(predicates),
+            has_result_time=False,
+            problems=(),
+        )
+
+    def prepare_run(self, has_messages: bool) -> "JoinRequest":
         """Check the session of a streaming join, and return the request with all settings of its units.
 
         ``has_messages`` says whether units send messages, which need a folder.
@@ -113,16 +151,19 @@ class CheckedRequest:
             return self
         model, max_units = self.model, self.options.get("max_units")
         n_units = choose_n_units(self.partitions) if model is None else model.n_units
-        self.problems.extend(self.session.find_problems(n_units))
+        problems = list(self.session.find_problems(n_units))
         if max_units is not None and model is not None and max_units < model.n_units:
             bounds = f"from {model.n_units} to {MOST_UNITS}, because {model!r} has {model.n_units}"
-            self.problems.append(
-                QueryError("MAX_UNITS", f"max_units must be {bounds} unit(s), not {max_units!r}")
-            )
-        mailbox = ""
-        if has_messages or self.run.shed is not None or max_units is not None:
-            mailbox = self.session.choose_mailbox_folder(self.options.get("mailbox"), self.problems)
-        return replace(self, run=replace(self.run, mailbox=mailbox, max_units=max_units))
+            problems.append(QueryError("MAX_UNITS", f"max_units must be {bounds} unit(s), not {max_units!r}"))
+        run = replace(self.run, max_units=max_units)
+        if has_messages or run.shed is not None or max_units is not None:
+            mailbox, found = self.choose_mailbox()
+            run, problems = replace(run, mailbox=mailbox), [*problems, *found]
+        return replace(self.with_problems(problems), run=run)
+
+    def choose_mailbox(self) -> tuple[str, list[ThetastreamError]]:
+        """Choose the folder for mailboxes. Returns an error if there is none that all units reach."""
+        return self.session.choose_mailbox_folder(self.options.get("mailbox"))
 
 
 @dataclass(frozen=True)
@@ -139,10 +180,11 @@ class Refusal:
         return QueryError(self.condition, self.why.replace("VALUE", repr(value)))
 
 
-def refuse_how(how: How, what: str, hint: str, problems: list[ThetastreamError]) -> None:
-    """Add an error if the join is not an inner join, because ``what`` has pairs only."""
-    if not how.is_inner:
-        problems.append(QueryError("HOW", f"{what} has inner joins only, not how={how.name!r}; {hint}"))
+def find_how_problems(how: How, what: str, hint: str) -> list[QueryError]:
+    """Return an error if the join is not an inner join, because ``what`` has pairs only."""
+    if how.is_inner:
+        return []
+    return [QueryError("HOW", f"{what} has inner joins only, not how={how.name!r}; {hint}")]
 
 
 RESULTS_OF_MORE = {
@@ -157,7 +199,7 @@ RESULTS_OF_MORE = {
 """Options of results that only a join of two streams by units honours."""
 
 
-def refuse_answers(request: CheckedRequest) -> None:
-    """Add an error if a join that has pairs only is asked for answers for each tuple."""
+def find_answers_problems(how: How) -> list[QueryError]:
+    """Return an error if a join that has pairs only is asked for answers for each tuple."""
     hint = "join two streams at a time, in several joins"
-    refuse_how(request.how, "a join of more than two streams, or hop by hop,", hint, request.problems)
+    return find_how_problems(how, "a join of more than two streams, or hop by hop,", hint)

@@ -1,11 +1,11 @@
-"""Reads the count windows of a join, and refuses windows that its streams do not allow."""
+"""Reads the count windows of a join, and finds the reasons why its streams do not allow a window."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.errors import QueryError
 from thetastream.core.spans import Rows, Within
-from thetastream.families.request import CheckedRequest
+from thetastream.families.request import JoinRequest
 from thetastream.lowering.query import ORIGIN_LATE, Stream
 
 
@@ -15,40 +15,35 @@ def is_counted(within: Within) -> bool:
     return any(isinstance(window, Rows) for window in windows)
 
 
-def read_count_windows(request: CheckedRequest) -> tuple[int, ...] | None:
-    """Return how many tuples of each stream stay joinable; None if no window counts tuples."""
-    within = request.within
-    if not is_counted(within):
-        return None
+def read_count_windows(request: JoinRequest) -> tuple[tuple[int, ...] | None, list[QueryError]]:
+    """Read how many tuples of each stream stay joinable, and list what is wrong with these windows.
+
+    The sizes are None if no window counts tuples, or if ``within`` is not valid.
+    """
+    if not is_counted(request.within):
+        return None, []
+    problems = []
     if request.archive_period_us is not None:
         what = "archive_period is a span of event time, and a count window has none; leave it out"
-        request.problems.append(QueryError("ARCHIVE_PERIOD", what))
-    refuse_unordered(request)
-    return read_counts(within, request.streams, request.problems)
-
-
-def read_counts(
-    within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]
-) -> tuple[int, ...] | None:
-    """Read the count window of each stream, in tuples. None if ``within`` is not valid."""
-    windows = list_by_alias(within, streams, problems)
-    for alias, window in windows.items():
-        if not isinstance(window, Rows):
-            problems.append(
-                QueryError(
-                    "MIXED_WINDOWS",
-                    f"within of {alias!r} must count tuples with th.Rows(n), as other windows do, "
-                    f"not {window!r}",
-                )
-            )
+        problems.append(QueryError("ARCHIVE_PERIOD", what))
+    problems += find_arrival_problems(request.streams)
+    windows, found = list_by_alias(request.within, request.streams)
+    problems += found
+    problems += [
+        QueryError(
+            "MIXED_WINDOWS",
+            f"within of {alias!r} must count tuples with th.Rows(n), as other windows do, not {window!r}",
+        )
+        for alias, window in windows.items()
+        if not isinstance(window, Rows)
+    ]
     counts = [window.n for window in windows.values() if isinstance(window, Rows)]
-    return tuple(counts) if len(counts) == len(streams) else None
+    return tuple(counts) if len(counts) == len(request.streams) else None, problems
 
 
-def list_by_alias(
-    within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]
-) -> dict[str, Any]:
-    """Return the window of each stream by alias, in the order of the streams."""
+def list_by_alias(within: Within, streams: Sequence[Stream]) -> tuple[dict[str, Any], list[QueryError]]:
+    """List the window of each stream by alias, in the order of the streams, and what is wrong with them."""
+    problems = []
     if isinstance(within, Mapping):
         given = {str(alias).casefold(): window for alias, window in within.items()}
         aliases = {stream.alias.casefold() for stream in streams}
@@ -68,15 +63,9 @@ def list_by_alias(
             for alias in (stream.alias for stream in streams)
             if alias.casefold() not in given
         ]
-        return {s.alias: given[s.alias.casefold()] for s in streams if s.alias.casefold() in given}
-    return {stream.alias: within for stream in streams}
-
-
-def refuse_unordered(request: CheckedRequest) -> None:
-    """Add errors for streams that have no common order of arrival."""
-    known = set(map(str, request.problems))
-    found = find_arrival_problems(request.streams)
-    request.problems.extend(problem for problem in found if str(problem) not in known)
+        known = [stream.alias for stream in streams if stream.alias.casefold() in given]
+        return {alias: given[alias.casefold()] for alias in known}, problems
+    return {stream.alias: within for stream in streams}, problems
 
 
 def find_arrival_problems(streams: Sequence[Stream]) -> list[QueryError]:

@@ -12,7 +12,9 @@ from pyspark.sql import functions as F
 from thetastream.conditions.statement import HowOption
 from thetastream.core.spans import Within
 from thetastream.families.options import JoinOptions, takes
-from thetastream.joins.ask.request import On, complete_request
+from thetastream.joins.ask.condition import On
+from thetastream.joins.ask.request import read_request
+from thetastream.joins.ask.streams import read_frames
 from thetastream.joins.plan import Plan
 from thetastream.joins.planning import plan_join
 from thetastream.models.base import Model
@@ -122,7 +124,9 @@ def plan(
     >>> import thetastream as th
     >>> print(th.plan({"a": a, "b": b}, on="a.x > b.y", within="1 minute").explain())  # doctest: +SKIP
     """
-    return Plan(plan_join(complete_request(streams, on, within, model, options, how=how)))
+    frames = read_frames(streams)
+    request = read_request(frames, on, within, model, options, how=how)
+    return Plan(plan_join(request, frames))
 
 
 def col(name: str) -> Column:

@@ -1,4 +1,4 @@
-"""Computes statistics of a running join from its counters and Spark's query progress.
+"""``th.statistics`` computes statistics of a running join from its counters and Spark's query progress.
 
 rate = tuples / (latest - earliest event time)        bytes = MLV / tuples stored now
 
@@ -6,6 +6,7 @@ The event times in the progress are those of one stream. This is sufficient, bec
 unless both streams move on.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,54 @@ from typing import Any
 
 from thetastream.core.errors import QueryError
 from thetastream.lowering.statistics import Statistics
+from thetastream.spark.observe.metrics import metrics
 
 COUNTED = ("left", "right")
+
+
+def statistics(query: Any, join: str | None = None) -> Statistics:
+    """Measure the streams of a join, while its query runs or afterwards.
+
+    Parameters
+    ----------
+    query : pyspark.sql.streaming.StreamingQuery
+        The query that ``writeStream...start()`` returned.
+    join : str, optional
+        The name of the join, as in the field ``join`` of ``th.metrics``. It is needed if the query has
+        several joins. The joins of a pipeline are one join of all its streams, and need no name.
+
+    Returns
+    -------
+    Statistics
+        Figures of the epochs that Spark remembers. Pass them as ``th.plan(..., statistics=)`` for the same
+        left and right streams. For three streams or more, they are the rates by alias, from which the join
+        order follows.
+
+    Raises
+    ------
+    QueryError
+        NOTHING_MEASURED if no epoch has brought a tuple. SEVERAL_JOINS if ``join`` names no join of the
+        query.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> print(th.plan(streams, on, within, statistics=th.statistics(query)).explain())  # doctest: +SKIP
+    """
+    epochs = metrics(query)
+    joins = list(dict.fromkeys(epoch["join"] for epoch in epochs))
+    reports = [
+        report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress
+    ]
+    if join is None and len(joins) > 1 and are_one_pipeline(epochs):
+        return measure_rates(epochs, reports)
+    if join not in joins and (join is not None or len(joins) > 1):
+        raise QueryError(
+            "SEVERAL_JOINS",
+            f"join ({join!r}) must be one of the query's: {', '.join(joins)}, as th.metrics names them",
+        )
+    mine = [epoch for epoch in epochs if join in (None, epoch["join"])]
+    return measure_statistics(mine, reports)
 
 
 def measure_statistics(

@@ -17,11 +17,9 @@ from thetastream.families.pairs.choose import Choose, ChosenModel, build_default
 from thetastream.families.pairs.plan import PAIRS
 from thetastream.families.tasks import TASK, PlanOfTask, TasksPlan, find_sharing_problem, share
 from thetastream.families.windows import is_counted
-from thetastream.joins.ask.arrow_tables import read_tables
-from thetastream.joins.ask.check import check, read_inputs
 from thetastream.joins.ask.model import read_named_model
-from thetastream.joins.ask.request import complete_request
-from thetastream.joins.ask.streams import StreamInput, check_streams, refuse_tables
+from thetastream.joins.ask.request import read_request
+from thetastream.joins.ask.streams import StreamInput, read_frames, refuse_tables
 from thetastream.joins.joined import PlannedInput, UnitsJoin
 from thetastream.joins.plan import Plan
 from thetastream.models.base import Model
@@ -90,19 +88,16 @@ def plan_tasks(
 ) -> JoinTasks:
     """Plan the tasks of ``th.join_many``. It takes the parameters of ``th.join_many``."""
     # 1. Read the request for all tasks.
-    streams = read_tables(streams)
-    check_streams(streams)
-    refuse_tables(streams)
-    problems: list[ThetastreamError] = []
-    frame = next(iter(streams.values()))
-    given = read_options(options, frame.sparkSession.conf.getAll, TaskOptions, problems)
-    if len(streams) != 2:
+    frames = read_frames(streams)
+    refuse_tables(frames)
+    frame = next(iter(frames.values()))
+    given, problems = read_options(options, frame.sparkSession.conf.getAll, TaskOptions)
+    if len(frames) != 2:
         raise QueryError(
-            "STREAM_COUNT", f"tasks share two streams, not {len(streams)} ({', '.join(streams)}); use th.join"
+            "STREAM_COUNT", f"tasks share two streams, not {len(frames)} ({', '.join(frames)}); use th.join"
         )
-    problems += _find_problems(streams, tasks)
-    named = read_named_model(model, problems)
-    raise_problems(problems)
+    named, found = read_named_model(model)
+    raise_problems([*problems, *_find_problems(frames, tasks), *found])
     reason = "as asked for, for all tasks"
     choose: Choose | None = None
     if named is None:
@@ -117,19 +112,17 @@ def plan_tasks(
     wrong: dict[str, list[ThetastreamError]] = {}
     for name, task in tasks.items():
         own = {key: task[key] for key in OWN_OPTIONS if key in task}
-        request = complete_request(
-            streams, task["on"], task.get("within"), named, {**given.values, **own}, door=TaskOptions
-        )
+        settings = {**given.values, **own}
         try:
-            checked = check(request, read_inputs(request))
-            plan = (CHAIN if CHAIN.takes(checked) else PAIRS).plan(checked)
+            request = read_request(frames, task["on"], task.get("within"), named, settings, door=TaskOptions)
+            plan = (CHAIN if CHAIN.takes(request) else PAIRS).plan(request)
         except ThetastreamError as error:
             wrong[name] = list(list_problems(error))
             continue
         plans[name] = replace(plan, chosen=ChosenModel(plan.model, reason, choose))
     raise_problems(_name_tasks(wrong, len(tasks)))
     # 3. Plan what the tasks share.
-    return JoinTasks(share(plans), tuple(map(StreamInput, streams.values())))
+    return JoinTasks(share(plans), tuple(map(StreamInput, frames.values())))
 
 
 def _find_problems(streams: Mapping[str, DataFrame], tasks: object) -> Iterator[QueryError]:

@@ -11,9 +11,8 @@ from thetastream.conditions.clauses import SelectClauses, check_expression
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.spans import Within
 from thetastream.families.options import StatementOptions, takes
-from thetastream.joins.ask.arrow_tables import read_tables
-from thetastream.joins.ask.request import On
-from thetastream.joins.ask.streams import check_streams
+from thetastream.joins.ask.condition import On
+from thetastream.joins.ask.streams import read_frames
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model
 from thetastream.statements.join_results import evaluate_select, plan_select
@@ -83,8 +82,7 @@ def aggregate(
 
     Online aggregation, local views and their merger follow BiStream (SIGMOD 2015), section 3.4.2.
     """
-    frames: Mapping[str, DataFrame] = read_tables(streams)
-    check_streams(frames)
+    frames = read_frames(streams)
     groups = [group_by] if isinstance(group_by, str) else group_by
     named = {} if aggs is None else aggs
     if not isinstance(groups, Sequence) or not isinstance(named, Mapping):

@@ -1,7 +1,6 @@
 """Evaluates a select list over a join: plans the join of its streams, and selects from the results."""
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,12 +11,12 @@ from thetastream.conditions.clauses import find_endless
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.how import Nearest
 from thetastream.families.options import StatementOptions
-from thetastream.joins.ask.request import complete_request
+from thetastream.joins.ask.request import read_request
+from thetastream.joins.ask.streams import read_frames
 from thetastream.joins.compose.nested import plan_nested
 from thetastream.joins.joined import Joined
 from thetastream.joins.plan import Plan, remember_built
 from thetastream.joins.planning import plan_join
-from thetastream.lowering.query import RESULT_TIME
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.join_select import JoinSelect, find_names, find_names_in
 from thetastream.statements.select import select_rows
@@ -28,15 +27,16 @@ def plan_select(join_select: JoinSelect) -> Joined:
 
     The errors that it raises do not contain their position in the statement yet.
     """
+    frames = read_frames(join_select.frames)
     columns: dict[str, Collection[str] | None] = {}
     rankings = [tokenize(join.how.by) for join in join_select.nested if isinstance(join.how, Nearest)]
-    for alias in join_select.frames:
+    for alias in frames:
         shown = find_names([*join_select.clauses.phrases, *rankings], alias)
         asked = find_names_in(join_select.on, alias)
         columns[alias] = None if shown is None or asked is None else shown | asked
     if join_select.nested:
         join: Joined = plan_nested(
-            join_select.frames,
+            frames,
             join_select.nested,
             join_select.within,
             join_select.model,
@@ -45,8 +45,8 @@ def plan_select(join_select: JoinSelect) -> Joined:
             plan_join=plan_join,
         )
     else:
-        request = complete_request(
-            join_select.frames,
+        request = read_request(
+            frames,
             join_select.on,
             join_select.within,
             join_select.model,
@@ -54,10 +54,10 @@ def plan_select(join_select: JoinSelect) -> Joined:
             columns=columns,
             how=join_select.how,
             door=StatementOptions,
+            has_result_time=False,  # the select list adds it by itself, and an alias may have its name
+            bounds_watermark=join_select.every is not None,
         )
-        # The select list adds the result time by itself, and an alias may have its name.
-        given = request.given.with_value(RESULT_TIME, False)
-        join = plan_join(replace(request, given=given, bounds_watermark=join_select.every is not None))
+        join = plan_join(request, frames)
     if any(stream.is_streaming for stream in join.inputs) and not join.facts.is_prompt:
         what = f"{join_select.model!r} may find results of {len(join.inputs)} streams behind the watermark"
         raise QueryError(

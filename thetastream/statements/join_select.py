@@ -14,7 +14,8 @@ from thetastream.conditions import Phrase, Predicate, tokenize
 from thetastream.conditions.clauses import SelectClauses
 from thetastream.conditions.statement import HowOption
 from thetastream.core.spans import Within
-from thetastream.joins.ask.request import Conjunct, On, read_how
+from thetastream.joins.ask.condition import Conjunct, On
+from thetastream.joins.ask.request import read_how
 from thetastream.joins.compose.nested import NestedJoin
 from thetastream.models.base import Model
 from thetastream.spark.session.configure import choose_name_key

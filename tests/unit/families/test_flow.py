@@ -8,6 +8,7 @@ import pytest
 
 import thetastream as th
 from tests.support.requests import make_request
+from thetastream.core.errors import QueryError
 from thetastream.engine.answers.spec import AnswersSpec, DecidingSpec
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.spec import MultiwaySpec
@@ -47,7 +48,6 @@ def plan(on: str = ON, **changed: Any) -> Any:
         ({"model": th.Chain(2, fast_forward=True)}, TwoStreamSpec),
         ({"model": th.Ring(2)}, TwoStreamSpec),
         ({"model": th.Ring(2), "aliases": "abc", "on": f"{ON} AND b.k = c.k"}, MultiwaySpec),
-        ({"bounds_watermark": True}, BoundingSpec),
     ],
     ids=str,
 )
@@ -56,6 +56,40 @@ def test_the_first_family_that_takes_a_request_plans_it(changed: dict[str, Any],
     assert isinstance(planned.flow().stages[0].spec, spec)
     assert planned.facts.condition == changed.get("on", ON)
     assert planned.explain()
+
+
+def test_units_of_a_step_say_how_far_the_watermark_rises() -> None:
+    planned = replace(PAIRS.plan(make_request(ON)), bounds_watermark=True)
+    (stage,) = planned.flow().stages
+    assert isinstance(stage.spec, BoundingSpec)
+    assert len(stage.output.columns) == len(plan().flow().stages[0].output.columns) + 1
+
+
+def test_a_request_lists_each_problem_once() -> None:
+    problem, other = QueryError("ORDER", "no order"), QueryError("ORDER", "no punctuations")
+    request = (
+        make_request(ON).with_problems([problem]).with_problems([other, QueryError("ORDER", "no order")])
+    )
+    assert list(map(str, request.problems)) == [str(problem), str(other)]
+
+
+def test_the_join_of_streams_beside_tables_has_their_parts_of_the_condition() -> None:
+    on = f"{ON} AND b.k = t.k"
+    request = make_request(on, "atb", problems=(QueryError("ORDER", "no order"),))
+    a, t, b = request.streams
+    request = replace(
+        request, streams=(a, replace(t, is_streaming=False), b), within_us=request.within_us[:2]
+    )
+    assert request.has_tables
+    joined = request.without_tables(request.conjuncts[:2])
+    assert [stream.alias for stream in joined.streams] == ["a", "b"]
+    assert [carried.block_column for carried in joined.streams[1].carried] == ["c4", "c5", "c6", "c7"]
+    assert joined.on == ("a.k = b.k", "a.x < b.x")
+    assert joined.problems == ()
+    assert not joined.has_tables
+    assert not joined.has_result_time
+    assert joined.query().within_us == (1, 2)
+    assert request.without_tables([]).on == ("true",)
 
 
 def test_no_family_joins_three_streams_at_once_without_a_ring() -> None:
@@ -67,9 +101,9 @@ def test_an_option_that_a_family_does_not_honour_is_refused_if_the_user_gave_it(
     request = make_request(ON, options={"index": "scan"})
     assert [error.condition for error in request.without(hops.refused).problems] == ["INDEX_NOT_APPLICABLE"]
     of_session = replace(request.given, of_session=frozenset({"index"}))
-    request = replace(request, given=of_session, problems=[])
-    assert request.without(hops.refused).options == {}
-    assert request.problems == []
+    request = replace(request, given=of_session).without(hops.refused)
+    assert request.options == {}
+    assert request.problems == ()
 
 
 # What leaves the units

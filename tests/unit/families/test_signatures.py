@@ -62,14 +62,14 @@ def test_every_parameter_and_result_is_annotated():
 
 def test_the_session_gives_defaults_of_what_the_door_takes():
     found = session(order="outer", max_units="8", punctuations="True")
-    problems: list[Any] = []
-    options = read_options({"max_units": 4, "late": None}, found, JoinOptions, problems)
+    options, problems = read_options({"max_units": 4, "late": None}, found, JoinOptions)
     assert options.values == {"order": "outer", "max_units": 4, "punctuations": True}
     assert options.of_session == {"order", "punctuations"}
-    assert options.without(["order", "max_units"]).values == {"max_units": 4, "punctuations": True}
-    options = read_options({}, found, StatementOptions, problems)
+    assert options.of_user == {"max_units"}
+    assert options.without(["order", "max_units"]).values == {"punctuations": True}
+    options, more = read_options({}, found, StatementOptions)
     assert options.values == {"max_units": 8}
-    assert not problems
+    assert not [*problems, *more]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_session_gives_defaults_of_what_the_door_takes():
 )
 def test_a_session_with_an_unknown_option_is_refused(settings, expected):
     with pytest.raises(QueryError, match=rf"UNKNOWN_SETTING.*{expected}"):
-        read_options({}, session(**settings), JoinOptions, [])
+        read_options({}, session(**settings), JoinOptions)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,6 @@ def test_a_session_with_an_unknown_option_is_refused(settings, expected):
     ],
 )
 def test_a_wrong_value_is_refused_before_the_streams_are_read(name, value, expected):
-    problems: list[Any] = []
-    read_options({name: value}, session(), Options, problems)
+    _, problems = read_options({name: value}, session(), Options)
     with pytest.raises(QueryError, match=expected):
         raise problems[0]

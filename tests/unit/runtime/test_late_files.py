@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from thetastream.core.errors import ThetastreamError
 from thetastream.engine.counters import LateTuples
 from thetastream.joins.ask.settings import read_late_folder
 from thetastream.runtime.late_files import LateColumn, LateFiles
@@ -38,8 +37,6 @@ def test_each_file_has_all_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alias", ["alias", "Query", "epoch"])
 def test_a_stream_must_not_have_the_name_of_a_column_of_the_files(alias: str) -> None:
-    problems: list[ThetastreamError] = []
-    read_late_folder(None, "s3://late", ["a", "b"], problems)  # type: ignore[arg-type]
-    assert not problems
-    read_late_folder(None, "s3://late", ["a", alias], problems)  # type: ignore[arg-type]
+    assert read_late_folder(None, "s3://late", ["a", "b"]) == ("s3://late", [])  # type: ignore[arg-type]
+    _, problems = read_late_folder(None, "s3://late", ["a", alias])  # type: ignore[arg-type]
     assert [problem.condition for problem in problems] == ["INVALID_ALIAS"]

@@ -21,7 +21,7 @@ from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multi
 from thetastream.families.hops.identity import identify_multiway
 from thetastream.families.pairs.choose import Choose, find_shed_problem
 from thetastream.families.pairs.flow import describe_pairs, open_choice
-from thetastream.families.request import RESULTS_OF_MORE, CheckedRequest, Refusal, refuse_answers
+from thetastream.families.request import RESULTS_OF_MORE, JoinRequest, Refusal, find_answers_problems
 from thetastream.families.result_time import write_result_time
 from thetastream.families.windows import is_counted, read_count_windows
 from thetastream.lowering.identity import Reading
@@ -40,7 +40,7 @@ from thetastream.runtime.flow import Emitted, Flow, RunContext, UnitStage
 class HopsPlan:
     """A join hop by hop."""
 
-    request: CheckedRequest
+    request: JoinRequest
     query: Query
     lowered: LoweredGraph
     spec: MultiwaySpec
@@ -129,22 +129,21 @@ class HopsFamily:
         ),
     }
 
-    def takes(self, request: CheckedRequest) -> bool:
+    def takes(self, request: JoinRequest) -> bool:
         model, n_streams = request.model, len(request.streams)
         if not isinstance(model, Multiway) or (n_streams == 2 and model.runs_on_units):
             return False
         return request.is_streaming or is_counted(request.within)
 
-    def plan(self, request: CheckedRequest) -> HopsPlan:
+    def plan(self, request: JoinRequest) -> HopsPlan:
         # 1. Check the windows and the session.
         model = cast(Multiway, request.model)
-        counts = _read_windows(request, model)
-        request = request.prepare_run(model.has_mailbox(len(request.streams)))
+        counts, problems = _read_windows(request, model)
+        request = request.with_problems(problems).prepare_run(model.has_mailbox(len(request.streams)))
         if not request.is_streaming:
             model = model.on_one_node
         unfit = find_shed_problem(request.run.shed, model)
-        request.problems.extend([] if unfit is None else [unfit])
-        query = request.query(counts)
+        query = request.with_problems([] if unfit is None else [unfit]).query(counts)
         # 2. Turn the condition into hops.
         lowered = lower_graph(
             query.streams, query.conjuncts, query.predicates, query.within_us, request.resolver, counts
@@ -166,15 +165,15 @@ class HopsFamily:
 HOPS = HopsFamily()
 
 
-def _read_windows(request: CheckedRequest, model: Multiway) -> tuple[int, ...] | None:
-    """Return the sizes of count windows, and add errors for what hops do not support."""
-    refuse_answers(request)
-    counts = read_count_windows(request)
+def _read_windows(request: JoinRequest, model: Multiway) -> tuple[tuple[int, ...] | None, list[QueryError]]:
+    """Read the sizes of count windows, and list what hops do not support."""
+    counts, found = read_count_windows(request)
+    problems = [*find_answers_problems(request.how), *found]
     if counts is not None and not model.keeps_arrival_order:
         what = f"a count window needs the order of arrival, which {model!r} does not keep"
         hint = "use th.Split(cores) for two streams, th.Ring(nodes) for more, or leave model out"
-        request.problems.append(QueryError("COUNT_WINDOW", f"{what}; {hint}"))
-    return counts
+        problems.append(QueryError("COUNT_WINDOW", f"{what}; {hint}"))
+    return counts, problems
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from thetastream.engine.routing import sends_probes_apart
 from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.families.pairs.cost import Estimate, estimate
 from thetastream.families.pairs.workload import Workload, build_workload
-from thetastream.families.request import CheckedRequest
+from thetastream.families.request import JoinRequest
 from thetastream.lowering.lower import Lowered
 from thetastream.lowering.query import Query
 from thetastream.lowering.statistics import Statistics, choose_n_units
@@ -242,7 +242,7 @@ class ChosenModel(NamedTuple):
 
 
 def choose_model(
-    request: CheckedRequest, query: Query, lowered: Lowered, is_ordered: bool = False
+    request: JoinRequest, query: Query, lowered: Lowered, is_ordered: bool = False
 ) -> ChosenModel:
     """Choose the model of the request, or the cheapest one that can run the query."""
     model, shed = request.model, request.run.shed

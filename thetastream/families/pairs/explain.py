@@ -20,7 +20,7 @@ from thetastream.families.pairs.workload import (
     build_workload,
     estimate_delay_s,
 )
-from thetastream.families.request import CheckedRequest
+from thetastream.families.request import JoinRequest
 from thetastream.lowering.lower import Lowered
 from thetastream.lowering.physical import SidePlan, compute_lifetimes
 from thetastream.lowering.query import RESULT_TIME, Query, Stream
@@ -37,7 +37,7 @@ from thetastream.models.base import Model
 
 
 def explain(
-    request: CheckedRequest, query: Query, lowered: Lowered, chosen: ChosenModel, order: Order | None
+    request: JoinRequest, query: Query, lowered: Lowered, chosen: ChosenModel, order: Order | None
 ) -> tuple[Section, ...]:
     """Return a section for each stage of the plan before its cost."""
     names = [predicate.name for predicate in query.predicates]
@@ -119,7 +119,7 @@ def _reads(text: str, alias: str, column: str) -> bool:
 
 
 def _explain_physical(
-    request: CheckedRequest, query: Query, lowered: Lowered, chosen: ChosenModel, order: Order | None
+    request: JoinRequest, query: Query, lowered: Lowered, chosen: ChosenModel, order: Order | None
 ) -> Iterator[Fact]:
     physical, model, run = lowered.physical, chosen.model, request.run
     reason = f"chosen: {chosen.reason}" if request.model is None else chosen.reason
@@ -205,7 +205,7 @@ def _format_key(spec: SideSpec, position: int) -> str:
 
 
 def explain_cost(
-    request: CheckedRequest, query: Query, lowered: Lowered, chosen: ChosenModel, is_ordered: bool
+    request: JoinRequest, query: Query, lowered: Lowered, chosen: ChosenModel, is_ordered: bool
 ) -> Iterator[Fact]:
     """Yield the cost, then a table of models, one fact per row, and the choice."""
     model, shed, partitions = chosen.model, request.run.shed, request.partitions

@@ -34,9 +34,9 @@ from thetastream.families.pairs.flow import (
 )
 from thetastream.families.pairs.identity import identify_two_streams
 from thetastream.families.pairs.workload import build_workload
-from thetastream.families.request import CheckedRequest, Refusal, refuse_how
+from thetastream.families.request import JoinRequest, Refusal, find_how_problems
 from thetastream.families.result_time import write_answer_time
-from thetastream.families.windows import is_counted, read_count_windows, refuse_unordered
+from thetastream.families.windows import find_arrival_problems, is_counted, read_count_windows
 from thetastream.lowering.identity import Reading
 from thetastream.lowering.lower import Lowered, lower
 from thetastream.lowering.payload import check_at_units, list_catalyst_residual, narrow_results
@@ -53,7 +53,7 @@ from thetastream.runtime.flow import Emitted, Flow, Output, RunContext, UnitStag
 class TwoStreamPlan(ABC):
     """A join of two streams. A subclass says what its units do, and what may follow them."""
 
-    request: CheckedRequest
+    request: JoinRequest
     query: Query
     lowered: Lowered
     chosen: ChosenModel
@@ -206,12 +206,15 @@ def describe_emitted(planned: TwoStreamPlan) -> Emitted | str:
 class PairsPlan(TwoStreamPlan):
     """A join of two streams whose results are pairs, by units that send no messages."""
 
+    bounds_watermark: bool = False
+    """Whether units add to each pair how far the watermark rises after the epoch."""
+
     def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
         unit = describe_unit(plan, self.order is not None)
         if self.order is not None:
             make = partial(build_pairs_spec, unit, self.order)
             return (self.make_stage(make, describe_ordered_pairs(plan), self.order),)
-        if self.request.bounds_watermark:
+        if self.bounds_watermark:
             bounding = partial(build_bounding_spec, unit, self._find_bound_sources())
             return (self.make_stage(bounding, describe_bounded_pairs(plan)),)
         make = partial(build_pairs_spec, unit, None)
@@ -251,10 +254,10 @@ class PairsFamily:
 
     refused: ClassVar[Mapping[str, Refusal]] = {}
 
-    def takes(self, request: CheckedRequest) -> bool:
+    def takes(self, request: JoinRequest) -> bool:
         return len(request.streams) == 2
 
-    def plan(self, request: CheckedRequest) -> PairsPlan:
+    def plan(self, request: JoinRequest) -> PairsPlan:
         return plan_two_streams(request, PairsPlan)
 
 
@@ -262,30 +265,30 @@ PAIRS = PairsFamily()
 Kind = TypeVar("Kind", bound=TwoStreamPlan)
 
 
-def plan_two_streams(request: CheckedRequest, kind: type[Kind]) -> Kind:
+def plan_two_streams(request: JoinRequest, kind: type[Kind]) -> Kind:
     """Plan a join of two streams, as a plan of this kind."""
     # 1. Read what only joins of two streams support: count windows and an order of results.
-    how, options, problems = request.how, request.options, request.problems
-    counts = read_count_windows(request)
+    counts, problems = read_count_windows(request)
     order = None
     try:
-        order = read_order(options.get("order"), bool(options.get("punctuations")))
+        order = read_order(request.options.get("order"), bool(request.options.get("punctuations")))
     except QueryError as problem:
         problems.append(problem)
-    _refuse_by_arrival(request, order is not None)
+    problems += _find_order_problems(request, order is not None)
     if counts is not None:
-        refuse_how(how, "a count window", 'use a window of event time, as in within="5 minutes"', problems)
+        hint = 'use a window of event time, as in within="5 minutes"'
+        problems += find_how_problems(request.how, "a count window", hint)
     if order is not None:
-        refuse_how(how, "an order of results", "leave order out", problems)
+        problems += find_how_problems(request.how, "an order of results", "leave order out")
     # 2. Check the session, and plan the query.
-    request = request.prepare_run(kind.sends_messages)
+    request = request.with_problems(problems).prepare_run(kind.sends_messages)
     planned = plan_query(request, request.query(counts), order, kind)
     if request.is_streaming:
         _warn_of_memory(planned)
     return planned
 
 
-def plan_query(request: CheckedRequest, query: Query, order: Order | None, kind: type[Kind]) -> Kind:
+def plan_query(request: JoinRequest, query: Query, order: Order | None, kind: type[Kind]) -> Kind:
     """Plan a validated query."""
     resolver, index = request.resolver, request.options.get("index")
     lowered = lower(query, resolver, index=index, archive_period_us=request.archive_period_us)
@@ -303,15 +306,13 @@ def _warn_of_memory(planned: TwoStreamPlan) -> None:
     planned.request.session.warn_of_state(cost.memory_bytes)
 
 
-def _refuse_by_arrival(request: CheckedRequest, is_ordered: bool) -> None:
-    """Add errors for models without the order of arrival, and for what an order of results does not
-    allow."""
-    problems = request.problems
+def _find_order_problems(request: JoinRequest, is_ordered: bool) -> list[QueryError]:
+    """Find models without the order of arrival, and what an order of results does not allow."""
+    problems = []
     if request.model is not None:
         unordered = find_arrival_problem(request.model, is_counted(request.within), is_ordered)
         problems += [] if unordered is None else [unordered]
     if is_ordered and ARRIVAL in (stream.alias.casefold() for stream in request.streams):
         what = f"ordered results have a column {ARRIVAL!r}; rename the stream"
         problems.append(QueryError("INVALID_ALIAS", what))
-    if is_ordered:
-        refuse_unordered(request)
+    return problems + (find_arrival_problems(request.streams) if is_ordered else [])

@@ -6,6 +6,7 @@ counts as NULL, and the comparison may run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from pyspark.sql import Column
 from pyspark.sql.types import StructType
@@ -20,33 +21,40 @@ from thetastream.conditions import (
 )
 from thetastream.conditions.names import find_references, qualify, quote_names
 from thetastream.conditions.refused import find_refused
-from thetastream.core.errors import Mark, QueryError, ThetastreamError
+from thetastream.core.errors import Mark, QueryError
 from thetastream.joins.ask.catalyst import Catalyst
-from thetastream.joins.ask.request import Conjunct, On
 from thetastream.joins.ask.trial import try_predicate
 from thetastream.joins.ask.window_calls import has_window_calls, write_windows
 from thetastream.lowering.domains import find_family
 from thetastream.lowering.query import Stream
 
+Conjunct: TypeAlias = str | Predicate | Column
+"""A SQL text, a Python predicate, or a Column of Spark."""
+On: TypeAlias = Conjunct | Sequence[Conjunct]
+
+
+class ReadCondition(NamedTuple):
+    """The condition of a join, and what is wrong with it."""
+
+    on: tuple[str, ...]
+    """Its SQL texts. A Column is written as SQL text first."""
+    conjuncts: tuple[Phrase, ...]
+    """The conjuncts of the SQL texts."""
+    predicates: tuple[Predicate, ...]
+    problems: tuple[QueryError, ...]
+
 
 def read_condition(
-    on: On,
-    catalyst: Catalyst,
-    streams: Sequence[Stream],
-    schemas: Mapping[str, StructType],
-    problems: list[ThetastreamError],
-) -> tuple[list[str], list[Phrase], list[Predicate]]:
-    """Read ``on`` and return its SQL texts, their conjuncts, and its Python predicates.
-
-    A Column is written as SQL text first.
-    """
+    on: On, catalyst: Catalyst, streams: Sequence[Stream], schemas: Mapping[str, StructType]
+) -> ReadCondition:
+    """Read ``on``: its SQL texts, its Columns, and its Python predicates."""
     items: Sequence[Conjunct] = [on] if isinstance(on, Conjunct) else on
+    if not isinstance(items, Sequence) or not items:
+        return ReadCondition((), (), (), (_make_condition_error(on),))
     texts: list[str] = []
     phrases: list[Phrase] = []
     predicates: list[Predicate] = []
-    if not isinstance(items, Sequence) or not items:
-        problems.append(_make_condition_error(on))
-        return texts, phrases, predicates
+    problems: list[QueryError] = []
     for item in items:
         if isinstance(item, Predicate):
             found_here = _find_predicate_problems(item, streams, catalyst.is_case_sensitive)
@@ -67,7 +75,20 @@ def read_condition(
             phrases += found
         else:
             problems.append(_make_condition_error(item))
-    return texts, phrases, predicates
+    return ReadCondition(tuple(texts), tuple(phrases), tuple(predicates), tuple(problems))
+
+
+def list_predicate_columns(on: On, alias: str) -> set[str]:
+    """List the columns of a stream that Python predicates read, in lower case."""
+    items = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
+    return {
+        name.casefold()
+        for item in items
+        if isinstance(item, Predicate)
+        for named, names in item.columns
+        if named.casefold() == alias.casefold()
+        for name in names
+    }
 
 
 def _read_sql(

@@ -1,97 +1,206 @@
-"""A join request of the user, with the session's defaults for options that the user left out.
+"""Reads a join as the user asks for it: ``read_request`` makes the request that all families take.
 
-``how=`` says whether a join returns pairs, or an answer for each tuple of a preserved stream.
+Each reader returns a value and a list of problems, so that the user sees all problems together.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from thetastream.conditions import Predicate
 from thetastream.conditions.statement import HowOption
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import HOWS, INNER, How, Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.options import GivenOptions, JoinOptions, Options, read_options
-from thetastream.joins.ask.arrow_tables import read_tables
-from thetastream.joins.ask.streams import check_streams
-from thetastream.models.base import Model
+from thetastream.families.request import JoinRequest
+from thetastream.families.windows import is_counted
+from thetastream.joins.ask.catalyst import Catalyst
+from thetastream.joins.ask.condition import On, list_predicate_columns, read_condition
+from thetastream.joins.ask.model import read_model
+from thetastream.joins.ask.session import SparkSessionChecks
+from thetastream.joins.ask.settings import find_unknown_aliases, read_result_time, read_run
+from thetastream.joins.ask.streams import read_streams
+from thetastream.joins.ask.window import read_window
+from thetastream.models.base import AUTO, Model
+from thetastream.spark.session.configure import count_partitions
 
-Conjunct: TypeAlias = str | Predicate | Column
-"""A SQL text, a Python predicate, or a Column of Spark."""
-On: TypeAlias = Conjunct | Sequence[Conjunct]
-
-
-@dataclass(frozen=True)
-class JoinRequest:
-    """A join as the user asked for it. Only its streams are checked."""
-
-    streams: Mapping[str, DataFrame]
-    on: On
-    within: Within
-    model: Model | str | None
-    given: GivenOptions
-    how: How = INNER
-    columns: Mapping[str, Collection[str] | None] = field(default_factory=dict)
-    """For each alias, the columns that results need, in lower case. Without an entry, all columns are
-    needed."""
-    bounds_watermark: bool = False
-    """Whether the units of the last of several joins must know how far the watermark rises."""
-    problems: tuple[ThetastreamError, ...] = ()
-    """The errors of options that could not be read."""
-
-    @property
-    def options(self) -> Options:
-        """The values of the options that the user or the session gave."""
-        return self.given.values
-
-    @property
-    def spark(self) -> SparkSession:
-        """The Spark session of the streams."""
-        return next(iter(self.streams.values())).sparkSession
+SPARK = "spark"
+"""The value of ``model=`` that keeps Spark's own join of a stream with tables."""
 
 
-def complete_request(
-    streams: Mapping[str, Any],
+def read_request(
+    frames: Mapping[str, DataFrame],
     on: On,
     within: Within,
     model: Model | str | None,
     options: Mapping[str, Any],
     *,
-    columns: Mapping[str, Collection[str] | None] | None = None,
     how: HowOption = INNER.name,
     door: type = JoinOptions,
+    columns: Mapping[str, Collection[str] | None] | None = None,
+    has_result_time: bool = True,
+    bounds_watermark: bool = False,
 ) -> JoinRequest:
-    """Check the streams, read the options and return the request. ``door`` declares the options.
+    """Read a join of DataFrames.
 
-    It raises what ``check_streams``, ``read_how`` and ``read_defaults`` raise.
+    Parameters
+    ----------
+    frames : mapping of alias to DataFrame
+        As ``read_frames`` returns them.
+    on, within, model, how
+        As in ``th.join``.
+    options : mapping of name to value
+        The options that the user gave, of those that ``door`` declares.
+    columns : mapping of alias to collection of str, optional
+        The columns that results need, in lower case. Without an entry, all columns are needed.
+    has_result_time : bool
+        Whether results may have a result time.
+    bounds_watermark : bool
+        As in ``JoinRequest``.
+
+    Raises
+    ------
+    QueryError
+        If ``how`` or a setting of the session does not exist, or a column name occurs twice. All other
+        problems are in the request.
     """
-    streams = read_tables(streams)
-    check_streams(streams)
-    kind, needed = read_how(how), dict(columns or {})
+    spark = next(iter(frames.values())).sparkSession
+    # 1. Read the kind of the join and the options, and leave out what tables beside streams cannot have.
+    kind = read_how(how)
+    given, problems = read_options(options, spark.conf.getAll, door)
+    tables = [alias for alias, frame in frames.items() if not frame.isStreaming]
+    has_tables, keeps_spark_join = 0 < len(tables) < len(frames), False
+    if has_tables:
+        keeps_spark_join = model == SPARK
+        asked = _read_beside_tables(list(frames), tables, within, model, given)
+        within, model, given, problems = asked.within, asked.model, asked.given, [*problems, *asked.problems]
+    chosen = given.values
+    # 2. Read the inputs and the condition.
+    needed = {**(columns or {}), **_list_needed_columns(on, kind, list(frames))}
+    needs_time = within is not None or chosen.get("order") is not None
+    read = read_streams(frames, needs_time, chosen.get("event_time"), needed)
+    streams = tuple(
+        replace(stream, event_time=None) if has_tables and not stream.is_streaming else stream
+        for stream in read.streams
+    )
+    condition = read_condition(on, read.catalyst, streams, read.schemas)
+    problems += [*read.problems, *condition.problems]
+    # 3. Read the window, the model and the settings of the units. They are for the inputs that units join.
+    joined = [stream for stream in streams if stream.is_streaming or not has_tables]
+    within_us = None
+    if not is_counted(within):
+        within_us, found = read_window(within, joined, read.catalyst)
+        problems += found
+    archive_period_us, found = _read_archive_period(chosen, read.catalyst)
+    problems += found
+    statistics = chosen.get("statistics")
+    if statistics is not None:
+        problems += find_unknown_aliases(statistics, [stream.alias for stream in joined])
+    if has_result_time:
+        has_result_time, found = read_result_time(chosen.get("result_time"), joined)
+        problems += found
+    run, found = read_run(chosen, kind, joined, spark)
+    problems += found
+    partitions = count_partitions(spark)
+    fitted = read_model(model, joined, read.catalyst, partitions, is_counted(within))
+    return JoinRequest(
+        streams=streams,
+        on=condition.on,
+        conjuncts=condition.conjuncts,
+        predicates=condition.predicates,
+        within=within,
+        within_us=within_us,
+        how=kind,
+        model=fitted.model,
+        has_open_size=fitted.has_open_size,
+        given=given,
+        statistics=statistics,
+        archive_period_us=archive_period_us,
+        has_result_time=has_result_time,
+        run=run,
+        partitions=partitions,
+        resolver=read.catalyst,
+        session=SparkSessionChecks(spark),
+        problems=(*problems, *fitted.problems),
+        bounds_watermark=bounds_watermark,
+        keeps_spark_join=keeps_spark_join,
+    )
+
+
+def _list_needed_columns(on: On, how: How, aliases: Sequence[str]) -> dict[str, set[str]]:
+    """List the columns of streams that results do not show: those that Python predicates read.
+
+    Keys of SQL conditions are sent anyway.
+    """
+    hidden = [aliases[side] for side in Side if side not in how.shown and side < len(aliases)]
+    return {alias: list_predicate_columns(on, alias) for alias in hidden}
+
+
+def _read_archive_period(chosen: Options, catalyst: Catalyst) -> tuple[int | None, list[QueryError]]:
+    """Read the archive period in microseconds."""
+    given = chosen.get("archive_period")
+    try:
+        return None if given is None else catalyst.duration(given, "archive_period"), []
+    except QueryError as problem:
+        return None, [problem]
+
+
+OF_ONE_STREAM = frozenset({"event_time", "result_time", "mailbox", "cache_folder"})
+"""The options of the lookup of one stream in tables. All others are for units that join streams."""
+OF_ORDER = ("order", "punctuations")
+"""The options that no join with tables can honour."""
+
+
+class _BesideTables(NamedTuple):
+    """What a join of streams with tables can have of the user's request."""
+
+    within: Within
+    model: Model | str | None
+    given: GivenOptions
+    problems: list[ThetastreamError]
+
+
+def _read_beside_tables(
+    aliases: Sequence[str],
+    tables: Sequence[str],
+    within: Within,
+    model: Model | str | None,
+    given: GivenOptions,
+) -> _BesideTables:
+    """Leave out what a join of streams with tables cannot have, and list what the user gave of it.
+
+    A table has no window, because it is whole in every epoch, and no state. A single stream joins no other.
+    """
+    streams, names = [alias for alias in aliases if alias not in tables], ", ".join(tables)
     problems: list[ThetastreamError] = []
-    given = read_options(options, next(iter(streams.values())).sparkSession.conf.getAll, door, problems)
-    for side in Side:
-        if side not in kind.shown and side < len(streams):
-            alias = list(streams)[side]
-            needed[alias] = _list_read(on, alias)
-    return JoinRequest(streams, on, within, model, given, kind, needed, problems=tuple(problems))
-
-
-def _list_read(on: On, alias: str) -> set[str]:
-    """List the columns of a stream that Python predicates read. Keys of SQL conditions are sent anyway."""
-    items = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
-    return {
-        name.casefold()
-        for item in items
-        if isinstance(item, Predicate)
-        for named, names in item.columns
-        if named.casefold() == alias.casefold()
-        for name in names
-    }
+    unordered = [name for name in OF_ORDER if name in given.of_user and given.values.get(name)]
+    if unordered:
+        what = f"results have no order behind the join with {names}"
+        problems.append(QueryError("ORDER", f"{what}; leave {' and '.join(unordered)} out"))
+    if len(streams) == 1:
+        asked = {"within": within, "model": model, **given.values}
+        unfit = [
+            name
+            for name, value in asked.items()
+            if name not in {*OF_ONE_STREAM, *OF_ORDER, *given.of_session} and value not in (None, AUTO, SPARK)
+        ]
+        if unfit:
+            what = f"{', '.join(unfit)} needs two streams, but only {streams[0]} is one"
+            why = f"{names}: tables have no window and no state"
+            problems.append(QueryError("MIXED_INPUTS", f"{what} ({why}); leave it out"))
+        kept = given.without(given.values.keys() - OF_ONE_STREAM)
+        return _BesideTables(None, None, kept, problems)
+    if isinstance(within, Mapping):
+        known = {alias.casefold() for alias in tables}
+        named = [alias for alias in within if str(alias).casefold() in known]
+        if named:
+            what = f"within names {', '.join(named)}, which is a table: it is whole in every epoch"
+            problems.append(QueryError("MIXED_INPUTS", f"{what}; name streams only"))
+        within = {alias: window for alias, window in within.items() if alias not in named}
+    return _BesideTables(within, None if model == SPARK else model, given.without(OF_ORDER), problems)
 
 
 _OTHER_NAMES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -13,6 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.families.windows import spell_cast
+from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
@@ -31,12 +32,19 @@ LATE_RESULTS = "thetastream.late_results"
 """The metadata key of a result time that the watermark may have passed. It must not be marked."""
 
 
-def check_streams(streams: Mapping[str, DataFrame]) -> None:
-    """Raise unless there are two or more DataFrames with valid aliases."""
+def read_frames(streams: Any) -> dict[str, DataFrame]:
+    """Read the inputs of a join as DataFrames by alias. Tables of pandas and Arrow become batch DataFrames.
+
+    Raises
+    ------
+    QueryError
+        Unless there are two or more DataFrames with valid aliases, or if a table cannot be read.
+    """
     if not isinstance(streams, Mapping) or not streams:
         raise QueryError(
             "STREAMS", f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {streams!r}'
         )
+    streams = read_tables(streams)
     problems: list[ThetastreamError] = []
     if len(streams) < 2:
         problems.append(
@@ -69,6 +77,7 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
         raise QueryError(
             "DUPLICATE_ALIAS", f"aliases ignore case, so two of {', '.join(streams)} are the same"
         )
+    return dict(streams)
 
 
 def refuse_tables(streams: Mapping[str, DataFrame]) -> None:
@@ -149,11 +158,12 @@ def read_streams(
     the event time are sent too. All columns of an alias without an entry are sent.
     """
     spark = next(iter(streams.values())).sparkSession
-    problems: list[ThetastreamError] = []
     schemas = {alias: frame.schema for alias, frame in streams.items()}
-    for alias, schema in schemas.items():
-        problems += _find_duplicates(alias, schema, not is_case_sensitive(spark))
-    raise_problems(problems)
+    ignores_case = not is_case_sensitive(spark)
+    raise_problems(
+        [one for alias, schema in schemas.items() for one in _find_duplicates(alias, schema, ignores_case)]
+    )
+    problems: list[ThetastreamError] = []
     catalyst = Catalyst(spark, schemas)
     inputs: list[Stream] = []
     for alias, frame in streams.items():
@@ -162,9 +172,11 @@ def read_streams(
         stream = Stream(alias, types, is_streaming=frame.isStreaming)
         taken = sum(len(known.carried) for known in inputs)
         carried, unsupported = catalyst.carry(stream, columns.get(alias), taken)
-        problems += unsupported
         stream = replace(stream, carried=carried)
-        inputs.append(_find_event_time(stream, schema, event_time, needs_time, catalyst, problems))
+        asked = event_time.get(alias) if isinstance(event_time, Mapping) else event_time
+        stream, found = _read_event_time(stream, schema, asked, needs_time, catalyst.is_case_sensitive)
+        inputs.append(stream)
+        problems += [*unsupported, *found]
     return ReadStreams(catalyst, schemas, tuple(inputs), problems)
 
 
@@ -197,21 +209,19 @@ def _find_duplicates(alias: str, schema: StructType, ignores_case: bool) -> list
     return problems
 
 
-def _find_event_time(
-    stream: Stream,
-    schema: StructType,
-    asked: str | Mapping[str, str] | None,
-    needs_time: bool,
-    catalyst: Catalyst,
-    problems: list[ThetastreamError],
-) -> Stream:
-    """Find the event-time column and return the stream with it. Without one, return the stream without it."""
+def _read_event_time(
+    stream: Stream, schema: StructType, wanted: str | None, needs_time: bool, is_case_sensitive: bool
+) -> tuple[Stream, list[QueryError]]:
+    """Find the event-time column, and list what is wrong with it. Returns the stream with it, if it has one.
+
+    ``wanted`` is the column that the user names.
+    """
+    problems = []
     marked = [field.name for field in schema.fields if MARK in (field.metadata or {})]
-    wanted = asked.get(stream.alias) if isinstance(asked, Mapping) else asked
     if len(marked) > 1:
         # A column that Spark's window() returned has the mark of the time that it was made from.
         instants = [name for name in marked if stream.type_of(name) in INSTANTS]
-        named = None if wanted is None else stream.find(wanted, catalyst.is_case_sensitive)
+        named = None if wanted is None else stream.find(wanted, is_case_sensitive)
         marked = [named] if named in marked else instants or marked[:1]
     column, origin = (marked[0], "watermark") if marked else (None, "watermark")
     if len(marked) > 1:
@@ -223,10 +233,10 @@ def _find_event_time(
             )
         )
     if wanted is not None and not (stream.is_streaming and marked):
-        column, origin = stream.find(wanted, catalyst.is_case_sensitive), "event_time="
+        column, origin = stream.find(wanted, is_case_sensitive), "event_time="
         if column is None or stream.is_streaming:
             problems.append(_make_event_time_error(stream, wanted, column))
-    elif wanted is not None and stream.find(wanted, catalyst.is_case_sensitive) != column:
+    elif wanted is not None and stream.find(wanted, is_case_sensitive) != column:
         problems.append(_make_event_time_error(stream, wanted, column))
     if column is None and not stream.is_streaming:
         # Spark drops the mark of withWatermark from batch DataFrames. One timestamp column is unambiguous.
@@ -241,13 +251,14 @@ def _find_event_time(
     delay_ms = (schema[column].metadata or {}).get(MARK) if column is not None else None
     delay_us = None if delay_ms is None else int(delay_ms) * 1000
     mark = None if column is None else read_mark(schema[column])
-    return replace(
+    stream = replace(
         stream,
         event_time=column,
         event_time_origin=origin,
         watermark_delay_us=delay_us,
         idle_mark=mark,
     )
+    return stream, problems
 
 
 def _make_event_time_error(stream: Stream, wanted: str, column: str | None) -> QueryError:

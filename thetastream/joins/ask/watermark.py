@@ -5,9 +5,9 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 
 from thetastream.core.columns import MARK, write_delay
-from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.spans import Duration, parse_duration
-from thetastream.joins.ask.settings import choose_mailbox_folder
+from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sources.idle import follow_others
 
@@ -59,8 +59,9 @@ def with_watermark(
     marked = mark_event_time(df, event_time, delay)
     if idle_s is None or not df.isStreaming:
         return marked
-    spark, problems = df.sparkSession, list[ThetastreamError]()
-    folder = choose_mailbox_folder(spark, spark.conf.get("spark.thetastream.mailbox", None), problems)
+    spark = df.sparkSession
+    asked = spark.conf.get("spark.thetastream.mailbox", None)
+    folder, problems = SparkSessionChecks(spark).choose_mailbox_folder(asked)
     raise_problems(problems)
     delay_us = int(marked.schema[event_time].metadata[MARK]) * 1000
     return follow_others(df, event_time, write_delay(delay), delay_us, idle_s, folder)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.errors import QueryError
 from thetastream.core.spans import Within
 from thetastream.families.windows import find_window_problems, list_by_alias
 from thetastream.joins.ask.catalyst import Catalyst
@@ -15,12 +15,15 @@ from thetastream.spark.event_time import count_watermarks
 
 
 def read_window(
-    within: Within, streams: Sequence[Stream], catalyst: Catalyst, problems: list[ThetastreamError]
-) -> tuple[int, ...] | None:
-    """Read ``within`` as one span in microseconds per stream. None means the full history."""
+    within: Within, streams: Sequence[Stream], catalyst: Catalyst
+) -> tuple[tuple[int, ...] | None, list[QueryError]]:
+    """Read ``within`` as one span in microseconds per stream, and list what is wrong with it.
+
+    None means the full history.
+    """
     if within is None:
-        return None
-    durations = list_by_alias(within, streams, problems)
+        return None, []
+    durations, problems = list_by_alias(within, streams)
     problems += find_window_problems(streams)
     spans = []
     for alias, duration in durations.items():
@@ -30,7 +33,7 @@ def read_window(
         except QueryError as problem:
             if str(problem) not in map(str, problems):
                 problems.append(problem)
-    return tuple(spans) if len(spans) == len(streams) else None
+    return tuple(spans) if len(spans) == len(streams) else None, problems
 
 
 def read_every(

@@ -7,26 +7,20 @@ The rows of joins are read as tuples of one more stream, whose columns are the s
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import relocate
-from thetastream.core.errors import ThetastreamError
 from thetastream.core.folder import is_uri
 from thetastream.core.how import INNER
 from thetastream.families.lookups import LookupPlan, plan_lookup
+from thetastream.families.request import JoinRequest
 from thetastream.joins.ask.catalyst import Catalyst
-from thetastream.joins.ask.check import ReadInputs
-from thetastream.joins.ask.request import JoinRequest
-from thetastream.joins.ask.settings import choose_mailbox_folder
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import Stream
 from thetastream.runtime.table_runs import StagedTable, TableFolder
 from thetastream.spark.dataflow.lookup import look_up, stage_table
-
-SPARK = "spark"
-"""The value of ``model=`` that keeps Spark's own join of a stream with tables."""
 
 
 @dataclass(frozen=True)
@@ -60,34 +54,33 @@ SHARED = ("file:", "hdfs:", "viewfs:")
 """Beginnings of URIs of folders in which only one of several workers can write a new file."""
 
 
-def open_folder(request: JoinRequest, read: ReadInputs) -> TableFolder | str:
+def open_folder(request: JoinRequest) -> TableFolder | str:
     """Choose the folder in which tables are staged, or say why no table of a request can have an index."""
-    if request.model == SPARK:
+    if request.keeps_spark_join:
         return 'model="spark" asks for it'
-    if any(problem.condition == "UNSUPPORTED_TYPE" for problem in read.problems):
+    if any(problem.condition == "UNSUPPORTED_TYPE" for problem in request.problems):
         return "Arrow cannot carry a column"
-    problems: list[ThetastreamError] = []
-    root = choose_mailbox_folder(request.spark, request.options.get("mailbox"), problems)
+    root, problems = request.choose_mailbox()
     if problems:
         return "mailbox= names no folder that all workers share"
     if is_uri(root) and not root.startswith(SHARED):
         return "tables are staged on disks and on HDFS only"
-    cache_folder = request.options.get("cache_folder")
-    return TableFolder(root, None if cache_folder is None else str(cache_folder))
+    return TableFolder(root, request.run.cache_folder)
 
 
-def plan_stream_lookup(request: JoinRequest, read: ReadInputs, folder: TableFolder) -> TableLookup | str:
+def plan_stream_lookup(
+    request: JoinRequest, frames: Mapping[str, DataFrame], folder: TableFolder
+) -> TableLookup | str:
     """Plan the lookup of a stream in the only table, or say why Spark's own join must do it."""
-    left, right = read.streams
-    plan = plan_lookup((left, right), read.phrases, read.predicates, request.how, read.catalyst)
+    left, right = request.streams
+    plan = plan_lookup((left, right), request.conjuncts, request.predicates, request.how, request.resolver)
     if isinstance(plan, str):
         return plan
-    (table,) = (one.alias for one in read.streams if not one.is_streaming)
-    return TableLookup(plan, request.streams[table], folder)
+    (table,) = (one.alias for one in request.streams if not one.is_streaming)
+    return TableLookup(plan, frames[table], folder)
 
 
 def plan_rows_lookup(
-    spark: SparkSession,
     frames: Mapping[str, DataFrame],
     arrived: Sequence[Stream],
     table: Stream,
@@ -98,7 +91,6 @@ def plan_rows_lookup(
 
     Parameters
     ----------
-    spark : SparkSession
     frames : mapping of alias to DataFrame
     arrived : sequence of Stream
         The streams and tables whose tuples the rows have.
@@ -116,7 +108,7 @@ def plan_rows_lookup(
         for one in arrived
     ]
     schemas = {alias: StructType(fields), table.alias: frames[table.alias].schema}
-    catalyst = Catalyst(spark, schemas)
+    catalyst = Catalyst(frames[table.alias].sparkSession, schemas)
     rows = Stream(alias, tuple((one.name, one.dataType.simpleString()) for one in fields))
     carried, problems = catalyst.carry(rows, None, 0)
     rows = replace(rows, carried=carried)

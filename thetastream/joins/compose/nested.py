@@ -31,12 +31,11 @@ from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.base import Facts
 from thetastream.families.options import StatementOptions
-from thetastream.families.request import refuse_how
+from thetastream.families.request import JoinRequest, find_how_problems
 from thetastream.families.windows import is_counted
-from thetastream.joins.ask.request import JoinRequest, complete_request, read_how
+from thetastream.joins.ask.request import read_how, read_request
 from thetastream.joins.ask.streams import read_streams
 from thetastream.joins.ask.window import read_window
-from thetastream.joins.compose.tables import has_tables
 from thetastream.joins.joined import Joined, build_rows
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
@@ -122,7 +121,7 @@ def plan_nested(
     options: Mapping[str, Any],
     *,
     columns: Mapping[str, Collection[str] | None],
-    plan_join: Callable[[JoinRequest], Joined],
+    plan_join: Callable[[JoinRequest, Mapping[str, DataFrame]], Joined],
 ) -> NestedJoins:
     """Plan two joins in a row or more; ``plan_join`` plans each of them.
 
@@ -136,17 +135,16 @@ def plan_nested(
     if is_one_stream and within is not None:
         what = f"WITHIN needs two streams, but only {next(iter(frames))} is one: tables have no window"
         problems.append(QueryError("MIXED_INPUTS", f"{what}; leave it out"))
-    elif has_tables(frames) and not is_one_stream:
+    elif len({frame.isStreaming for frame in frames.values()}) > 1 and not is_one_stream:
         *_, table = (alias for alias, frame in frames.items() if not frame.isStreaming)
         hint = f"put the other joins into a subquery: FROM (SELECT ...) AS q LEFT JOIN {table} ON ..."
-        refuse_how(kind, f"a row of joins with the table {table!r}", hint, problems)
+        problems += find_how_problems(kind, f"a row of joins with the table {table!r}", hint)
     if is_counted(within):
-        refuse_how(kind, "a count window", "use a window of event time", problems)
+        problems += find_how_problems(kind, "a count window", "use a window of event time")
     raise_problems(problems)
     read = read_streams(frames, within is not None, options.get("event_time"), columns)
-    problems += read.problems
-    spans_us = read_window(within, read.streams, read.catalyst, problems)
-    raise_problems(problems)
+    spans_us, found = read_window(within, read.streams, read.catalyst)
+    raise_problems([*read.problems, *found])
     streams = tuple(stream.narrowed for stream in read.streams)
     # 2. One join after the other.
     row = NestedRow(streams[0], frames[streams[0].alias], None if spans_us is None else spans_us[0])
@@ -155,11 +153,9 @@ def plan_nested(
         if steps:
             row.take_result(steps[-1], {known.alias for known in streams})
         span_us = None if spans_us is None else spans_us[n]
-        request = complete_request(
-            {
-                row.alias: frames[row.alias] if row.frame is None else row.frame,
-                join.alias: frames[join.alias],
-            },
+        inputs = {row.alias: row.frame, join.alias: frames[join.alias]}
+        request = read_request(
+            inputs,
             row.write_condition(join.on, stream, span_us),
             None if span_us is None else row.find_windows(join.alias, span_us),
             model,
@@ -168,7 +164,7 @@ def plan_nested(
             how=row.relocate_ranking(join.how),
             door=StatementOptions,
         )
-        steps.append(plan_join(request))
+        steps.append(plan_join(request, inputs))
         row.add(stream, span_us, join.kind)
     return NestedJoins(streams, tuple(joins), tuple(steps), tuple(row.shown))
 

@@ -11,7 +11,7 @@ apply these windows themselves.
 Planning reads only schemas, because the output columns of a step follow from its input columns.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -24,12 +24,11 @@ from thetastream.core.errors import QueryError
 from thetastream.engine.multiway.hop import Regrouped
 from thetastream.families.base import Facts, FinalJoin
 from thetastream.families.pairs.plan import PairsPlan, plan_query
-from thetastream.families.request import RESULTS_OF_MORE, CheckedRequest, Refusal, refuse_answers
+from thetastream.families.request import RESULTS_OF_MORE, JoinRequest, Refusal, find_answers_problems
 from thetastream.families.result_time import write_result_time
 from thetastream.families.views.folding import Folding
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import Catalyst
-from thetastream.joins.ask.request import JoinRequest
 from thetastream.joins.ask.streams import StreamInput
 from thetastream.joins.compose.flat_results import FlatColumn, JoinResult, name_flat_columns
 from thetastream.joins.compose.tree import (
@@ -46,6 +45,7 @@ from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, WATERMARK_BOUND, Query, Stream, list_conditions
 from thetastream.lowering.report import Fact, Section
 from thetastream.lowering.selectivity import choose_join_order, estimate_sizes, find_aliases, list_ties
+from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import Model
 
 
@@ -136,31 +136,35 @@ class Pipeline:
         return self.joined.dataframe().select(*structs)
 
 
-def plan_pipeline(checked: CheckedRequest, request: JoinRequest) -> Pipeline:
+def plan_pipeline(request: JoinRequest, frames: Mapping[str, DataFrame]) -> Pipeline:
     """Plan a join of three or more streams as joins of two inputs."""
     # 1. Refuse what a pipeline does not support, and check the session.
-    checked = checked.without(Pipeline.refused)
-    refuse_answers(checked)
-    if is_counted(checked.within):
-        what = f"{checked.model!r} joins three streams or more by joins of two inputs"
-        hint = "results of a join have no order of arrival; use th.Ring(nodes), or leave model out"
-        checked.problems.append(QueryError("COUNT_WINDOW", f"{what}, and {hint}"))
-    checked = checked.prepare_run(has_messages=False)
-    if checked.is_streaming and checked.model is not None and not checked.model.runs_on_units:
-        what = f"{checked.model!r} joins two streams, and the next join of a pipeline would drop its results"
-        checked.problems.append(QueryError("LATE_RESULTS", f"{what} as late; use th.Ring, or another model"))
-    query = checked.query()
+    request = request.without(Pipeline.refused).with_problems(find_answers_problems(request.how))
+    request = request.prepare_run(has_messages=False)
+    query = request.with_problems(_find_model_problems(request)).query()
     # 2. Choose the tree, and plan its steps.
-    tree, reason = _choose_tree(query, checked)
+    tree, reason = _choose_tree(query, request.statistics)
     assert not isinstance(tree, str)  # there are at least three streams
-    work = _Steps(checked, query, request)
+    work = _Steps(request, query, frames)
     joined = work.join(tree)
     return Pipeline(query, tuple(work.steps), reason, joined)
 
 
-def _choose_tree(query: Query, checked: CheckedRequest) -> tuple[JoinTree, str]:
+def _find_model_problems(request: JoinRequest) -> Iterator[QueryError]:
+    """Find reasons why the steps of a pipeline cannot have the model or the windows of a request."""
+    model = request.model
+    if is_counted(request.within):
+        what = f"{model!r} joins three streams or more by joins of two inputs"
+        hint = "results of a join have no order of arrival; use th.Ring(nodes), or leave model out"
+        yield QueryError("COUNT_WINDOW", f"{what}, and {hint}")
+    if request.is_streaming and model is not None and not model.runs_on_units:
+        what = f"{model!r} joins two streams, and the next join of a pipeline would drop its results"
+        yield QueryError("LATE_RESULTS", f"{what} as late; use th.Ring, or another model")
+
+
+def _choose_tree(query: Query, known: Statistics | None) -> tuple[JoinTree, str]:
     """Choose the tree of joins, and say why."""
-    known, ties = checked.statistics, list_ties(query)
+    ties = list_ties(query)
     order = choose_join_order(estimate_sizes(query, known), ties)
     rates = "" if known is None else f"{known.origin} rates, "
     reason = f"the smallest results first, as estimated from {rates}windows and kinds of conjuncts"
@@ -198,11 +202,11 @@ class _Input(NamedTuple):
 class _Steps:
     """Plans the steps of a tree, each after the steps whose results it joins."""
 
-    def __init__(self, checked: CheckedRequest, query: Query, request: JoinRequest) -> None:
+    def __init__(self, request: JoinRequest, query: Query, frames: Mapping[str, DataFrame]) -> None:
         self.steps: list[UnitsJoin] = []
-        self._checked = checked
-        self._frames = request.streams
-        self._spark = request.spark
+        self._request = request
+        self._frames = frames
+        self._spark = next(iter(frames.values())).sparkSession
         self._streams = {stream.alias: stream for stream in query.streams}
         self._bounds_watermark = request.bounds_watermark and _has_watermarks(query.streams)
         self._flat_names = name_flat_columns(query.streams)
@@ -233,7 +237,7 @@ class _Steps:
             alias,
             tuple((field.name, field.dataType.simpleString()) for field in joined.schema),
             event_time=RESULT_TIME if joined.event_times else None,
-            is_streaming=self._checked.is_streaming,
+            is_streaming=self._request.is_streaming,
             event_time_origin="latest of what is joined",
             watermark_delay_us=0 if joined.event_times else None,
             parts=joined.aliases,
@@ -265,18 +269,17 @@ class _Steps:
             within_us = tuple(min(windows[alias] for alias in given.aliases) for given in inputs)
         query = Query(tuple(streams), tuple(texts), tuple(phrases), tuple(predicates), within_us)
         # 3. Plan the step.
-        known = self._checked.statistics
-        is_last = len(arrived) == len(self._streams)
+        known = self._request.statistics
         request = replace(
-            self._checked,
+            self._request,
             resolver=catalyst,
             statistics=None if known is None else known.of(query.aliases),
-            bounds_watermark=self._bounds_watermark and not is_last,
         )
         planned = plan_query(request, query, None, PairsPlan)
-        step = UnitsJoin(planned, (left.source, right.source))
+        bounds = self._bounds_watermark and len(arrived) < len(self._streams)
+        step = UnitsJoin(replace(planned, bounds_watermark=bounds), (left.source, right.source))
         self.steps.append(step)
-        return self._describe_result(step, inputs, WATERMARK_BOUND if request.bounds_watermark else None)
+        return self._describe_result(step, inputs, WATERMARK_BOUND if bounds else None)
 
     def _describe_result(
         self, step: UnitsJoin, inputs: tuple[_Input, _Input], watermark_bound: str | None

@@ -21,12 +21,9 @@ from thetastream.conditions import Phrase, Predicate, parse
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import How
 from thetastream.families.base import Facts
+from thetastream.families.request import JoinRequest
 from thetastream.families.result_time import write_result_time
-from thetastream.joins.ask.check import ReadInputs, read_inputs
-from thetastream.joins.ask.request import JoinRequest
-from thetastream.joins.ask.settings import read_result_time
 from thetastream.joins.compose.lookups import (
-    SPARK,
     TableLookup,
     open_folder,
     plan_rows_lookup,
@@ -42,11 +39,6 @@ from thetastream.lowering.selectivity import EQUALITY, estimate_selectivity, fin
 from thetastream.models.base import Model
 from thetastream.runtime.table_runs import TableFolder
 from thetastream.spark.dataflow.predicate_filter import filter_rows
-
-_OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations", "mailbox", "cache_folder"})
-"""Options that a single stream with tables can have, or that have an error of their own."""
-IGNORED = frozenset({"order", "punctuations"})
-"""Options that no join with tables can honour."""
 
 
 @dataclass(frozen=True)
@@ -210,88 +202,74 @@ class TablesJoin:
         return filter_rows(rows, predicate, [alias for alias, _ in predicate.columns], columns, instants)
 
 
-def has_tables(streams: Mapping[str, DataFrame]) -> bool:
-    """Whether some inputs are streams and some are tables."""
-    return len({frame.isStreaming for frame in streams.values()}) > 1
-
-
 def plan_with_tables(
-    request: JoinRequest, plan_streams: Callable[[JoinRequest, ReadInputs], Joined]
+    request: JoinRequest,
+    frames: Mapping[str, DataFrame],
+    plan_join: Callable[[JoinRequest, Mapping[str, DataFrame]], Joined],
 ) -> TablesJoin:
-    """Plan a join of streams with tables. ``plan_streams`` plans the join of two streams or more."""
-    # 1. Read all inputs and the condition.
-    n_streams = sum(frame.isStreaming for frame in request.streams.values())
-    unused = IGNORED if n_streams > 1 else frozenset(request.options) - _OF_ONE_STREAM | IGNORED
-    request = replace(request, given=request.given.without(unused))
-    read = read_inputs(request)
-    given = read.streams
-    # Blocks carry the columns that a Python predicate reads. Spark's own join takes any type.
-    problems = [p for p in read.problems if read.predicates or p.condition != "UNSUPPORTED_TYPE"]
+    """Plan a join of streams with tables. ``plan_join`` plans the join of two streams or more."""
+    # 1. Refuse what tables do not support, and find whether they can have an index.
+    given = request.streams
     streams = [known for known in given if known.is_streaming]
     tables = [known for known in given if not known.is_streaming]
-    problems += _find_problems(request, streams, tables)
-    problems += _find_how_problems(request.how, given, streams, tables)
-    shows_result_time = read_result_time(request.options.get("result_time"), streams, problems)
-    raise_problems(problems)
-    folder = open_folder(request, read)
+    # Blocks carry the columns that a Python predicate reads. Spark's own join takes any type.
+    problems = [p for p in request.problems if request.predicates or p.condition != "UNSUPPORTED_TYPE"]
+    raise_problems([*problems, *_find_how_problems(request.how, given, streams, tables)])
+    folder = open_folder(request)
     lookup: TableLookup | str = folder if isinstance(folder, str) else ""
     if isinstance(folder, TableFolder) and len(given) == 2:
-        lookup = plan_stream_lookup(request, read, folder)
+        lookup = plan_stream_lookup(request, frames, folder)
     if isinstance(lookup, str) and request.how.nearest is not None:
         what = f"{request.how.name} needs an index of the table {tables[0].alias!r}, and there is none"
         raise QueryError("HOW", f"{what}, because {lookup}; leave how out and rank in foreachBatch")
-    if isinstance(lookup, str) and not request.how.is_inner and read.predicates:
-        raise _make_predicate_error(request.how, tables[0], read.predicates[0], lookup)
+    if isinstance(lookup, str) and not request.how.is_inner and request.predicates:
+        raise _make_predicate_error(request.how, tables[0], request.predicates[0], lookup)
     # 2. Plan the join of the streams, with the parts of the condition that read no table.
     aliases = [known.alias for known in given]
-    every: list[Phrase | Predicate] = [*read.phrases, *read.predicates]
+    every: list[Phrase | Predicate] = [*request.conjuncts, *request.predicates]
     parts = [(part, find_aliases(part, aliases)) for part in every]
     arrived = {known.alias for known in streams}
     of_streams = [part for part, names in parts if names <= arrived]
     joined = None
     if len(streams) > 1:
-        frames = {alias: frame for alias, frame in request.streams.items() if alias in arrived}
-        # The result time of the streams is added behind the tables.
-        without = request.given.with_value("result_time", False)
-        model = None if request.model == SPARK else request.model
-        inner = replace(request, streams=frames, given=without, model=model)
-        joined = plan_streams(inner, read.select(inner, of_streams))
+        joined = plan_join(request.without_tables(of_streams), frames)
     filters = () if joined is not None else tuple(part for part in of_streams if isinstance(part, Phrase))
     # The join of the streams writes its own differences, after it has read bounds from them.
+    resolver = request.resolver
     parts = [
-        (
-            part if isinstance(part, Predicate) else parse(write_elapsed_time(part, aliases, read.catalyst)),
-            names,
-        )
+        (part if isinstance(part, Predicate) else parse(write_elapsed_time(part, aliases, resolver)), names)
         for part, names in parts
     ]
     # 3. Join one table after the other, each with the parts of the condition that it completes.
     steps: tuple[TableStep, ...]
     if isinstance(lookup, TableLookup):
-        steps = (TableStep(tables[0], read.phrases, read.predicates, _name_join(request.how), lookup),)
+        join = _name_join(request.how)
+        steps = (TableStep(tables[0], request.conjuncts, request.predicates, join, lookup),)
     elif request.how.is_inner:
         steps = _list_steps(tables, [(part, names) for part, names in parts if not names <= arrived], arrived)
         steps = tuple(replace(step, lookup=lookup) for step in steps)
         if isinstance(folder, TableFolder) and not lookup:
-            steps = _plan_lookups(request, streams if joined is None else joined.inputs, steps, folder)
+            steps = _plan_lookups(frames, streams if joined is None else joined.inputs, steps, folder)
     else:
         # A conjunct over the stream alone is part of the condition, and not a filter.
         filters, written = (), tuple(part for part, _ in parts if isinstance(part, Phrase))
         steps = (TableStep(tables[0], written, (), _name_join(request.how), lookup),)
-    on = list_conditions(read.on, read.predicates)
-    return TablesJoin(given, request.streams, joined, filters, steps, shows_result_time, on)
+    on = list_conditions(request.on, request.predicates)
+    return TablesJoin(given, frames, joined, filters, steps, request.has_result_time, on)
 
 
 def _plan_lookups(
-    request: JoinRequest, arrived: Sequence[Stream], steps: Sequence[TableStep], folder: TableFolder
+    frames: Mapping[str, DataFrame],
+    arrived: Sequence[Stream],
+    steps: Sequence[TableStep],
+    folder: TableFolder,
 ) -> tuple[TableStep, ...]:
     """Plan the lookup of rows in each table."""
     planned = []
     for step in steps:
         lookup: TableLookup | str = "a Python predicate reads rows of several inputs"
         if not step.predicates:
-            frames = request.streams
-            lookup = plan_rows_lookup(request.spark, frames, arrived, step.table, step.phrases, folder)
+            lookup = plan_rows_lookup(frames, arrived, step.table, step.phrases, folder)
         planned.append(replace(step, lookup=lookup))
         arrived = (*arrived, step.table)
     return tuple(planned)
@@ -350,33 +328,3 @@ def _make_predicate_error(how: How, table: Stream, predicate: Predicate, why: st
     what = f"how={how.name!r} with the table {table.alias!r} is Spark's own join, which calls no Python "
     hint = "write the condition in SQL, or add a comparison that an index of the table can use"
     return QueryError("HOW", f"{what}predicate ({predicate.name}), because {why}; {hint}")
-
-
-def _find_problems(
-    request: JoinRequest, streams: list[Stream], tables: list[Stream]
-) -> list[ThetastreamError]:
-    """Find parameters that tables, or a single stream with tables, cannot have."""
-    options = request.options
-    asked = {"within": request.within, "model": request.model, **options}
-    names = ", ".join(table.alias for table in tables)
-    problems: list[ThetastreamError] = []
-    if len(streams) == 1:
-        given = [
-            name
-            for name, value in asked.items()
-            if name not in _OF_ONE_STREAM and value not in (None, "auto", SPARK)
-        ]
-        if given:
-            what = f"{', '.join(given)} needs two streams, but only {streams[0].alias} is one"
-            why = f"{names}: tables have no window and no state"
-            problems.append(QueryError("MIXED_INPUTS", f"{what} ({why}); leave it out"))
-    if isinstance(request.within, Mapping):
-        known = {table.alias.casefold() for table in tables}
-        named = [alias for alias in request.within if str(alias).casefold() in known]
-        if named and len(streams) > 1:
-            what = f"within names {', '.join(named)}, which is a table: it is whole in every epoch"
-            problems.append(QueryError("MIXED_INPUTS", f"{what}; name streams only"))
-    if "order" in options:
-        what = f"results have no order behind the join with {names}; leave order out"
-        problems.append(QueryError("ORDER", what))
-    return problems
