@@ -67,9 +67,8 @@ def test_units_of_a_step_say_how_far_the_watermark_rises() -> None:
 
 def test_a_request_lists_each_problem_once() -> None:
     problem, other = QueryError("ORDER", "no order"), QueryError("ORDER", "no punctuations")
-    request = (
-        make_request(ON).with_problems([problem]).with_problems([other, QueryError("ORDER", "no order")])
-    )
+    request = make_request(ON).with_problems([problem])
+    request = request.with_problems([other, QueryError("ORDER", "no order")])
     assert list(map(str, request.problems)) == [str(problem), str(other)]
 
 
@@ -77,9 +76,8 @@ def test_the_join_of_streams_beside_tables_has_their_parts_of_the_condition() ->
     on = f"{ON} AND b.k = t.k"
     request = make_request(on, "atb", problems=(QueryError("ORDER", "no order"),))
     a, t, b = request.streams
-    request = replace(
-        request, streams=(a, replace(t, is_streaming=False), b), within_us=request.within_us[:2]
-    )
+    inputs = a, replace(t, is_streaming=False), b
+    request = replace(request, streams=inputs, within_us=(1, 2))
     assert request.has_tables
     joined = request.without_tables(request.conjuncts[:2])
     assert [stream.alias for stream in joined.streams] == ["a", "b"]
