@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from thetastream.core.columns import HASH
 from thetastream.core.keys import Int64s, mix
-from thetastream.kernels.count import count_equal, refill
 
 
 class Spreader:
@@ -45,6 +44,8 @@ class Spreader:
         >>> (numbers - numbers[0])[[0, 2, 3]]
         array([0, 1, 2])
         """
+        from thetastream.kernels.count import count_equal, refill  # loads Numba
+
         size = len(self._known)
         while 2 * (self._n_known + len(hashes)) > size:
             size *= 2
