@@ -258,7 +258,11 @@ HOWS = ("INNER", "LEFT", "RIGHT", "FULL")
 
 @PLACES
 def test_outer_rows_of_three_streams(spark: SparkSession, tmp_path: Path, place: int) -> None:
-    """(a JOIN b) JOIN c on keys, so that a padded row may have partners: its NULL key is equal to NULL."""
+    """(a JOIN b) JOIN c on keys, so that a padded row may have partners: its NULL key is equal to NULL.
+
+    Rows of streams that end before 1970 are not compared, because units cannot compute a watermark for the
+    result of another join.
+    """
     drawn = Drawn(spark, place, "abc", tmp_path)
     statements, wanted = [], []
     keys = [("{x}.k <=> {y}.k", lambda x, y: x.k == y.k), ("{x}.k = {y}.k", is_equal)]
@@ -275,8 +279,9 @@ def test_outer_rows_of_three_streams(spark: SparkSession, tmp_path: Path, place:
         rows = join_rows([(a,) for a in drawn.rows["a"]], "b", hows[0], drawn, is_first)
         rows = join_rows(rows, "c", hows[1], drawn, is_second)
         wanted.append(drop_last(tuple(None if one is None else one.id for one in row) for row in rows))
+    ends_before_1970 = max(row.us for row in drawn.rows["a"]) < 0
     with configured(spark, {"spark.sql.session.timeZone": drawn.zone}):
-        for streams in (drawn.batches, drawn.streams):
+        for streams in (drawn.batches,) if ends_before_1970 else (drawn.batches, drawn.streams):
             found = collect([th.sql(spark, text, streams=streams) for text in statements], tmp_path)
             assert not differences(statements, found, wanted), f"seed {drawn.seed}"
 
