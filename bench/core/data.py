@@ -20,7 +20,8 @@ import pyspark
 
 from bench.core.internals import STATE_FORMAT
 from bench.core.join_sql import Cells
-from bench.core.workloads import WORKLOADS, Workload
+from bench.core.workload import Workload
+from bench.core.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[1] / ".data"
 FIRST_TS_US = 1_700_000_000_000_000
