@@ -24,6 +24,8 @@ from thetastream.spark.event_time import by_arrival
 from thetastream.spark.observe.export import export_metrics
 from thetastream.spark.observe.metrics import metrics
 from thetastream.spark.session.configure import configure, local_session
+from thetastream.spark.tables.table import Table
+from thetastream.spark.tables.versions import stage, versions
 from thetastream.statements import aggregate, insert, sql
 from thetastream.stores import CassandraStore, DeltaStore, HBaseStore, ParquetStore, PostgresStore
 
@@ -49,6 +51,7 @@ __all__ = [
     "Snapshots",
     "Split",
     "Statistics",
+    "Table",
     "ThetastreamError",
     "TwoPhaseScaling",
     "aggregate",
@@ -69,9 +72,11 @@ __all__ = [
     "predicate",
     "query",
     "sql",
+    "stage",
     "statistics",
     "subscribe",
     "types",
+    "versions",
     "with_watermark",
     "within_metres",
     "write",

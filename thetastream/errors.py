@@ -5,6 +5,7 @@ from thetastream.lowering.query import CrossJoinWarning, UnboundedStateWarning
 from thetastream.runtime.observe.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.spark.session.configure import ManyPartitionsWarning
 from thetastream.spark.session.memory import SmallMemoryWarning
+from thetastream.spark.tables.stage import RefusedVersionWarning
 
 __all__ = [
     "CrossJoinWarning",
@@ -12,6 +13,7 @@ __all__ = [
     "LateTuplesWarning",
     "ManyPartitionsWarning",
     "PredicateError",
+    "RefusedVersionWarning",
     "SessionError",
     "SmallMemoryWarning",
     "StalledWatermarkWarning",

@@ -47,7 +47,7 @@ class LookupPlan:
     def describe(self) -> str:
         """Describe the lookup in a few words."""
         index = format_index(self.physical.indexes[self.table])
-        return f"by an index of the table, which is staged once: {index}"
+        return f"by an index of the table: {index}"
 
 
 def plan_lookup(
@@ -56,15 +56,28 @@ def plan_lookup(
     predicates: Sequence[Predicate],
     how: How,
     resolver: Resolver,
+    *,
+    is_declared: bool = False,
 ) -> LookupPlan | str:
     """Plan the lookup of a stream in a table, or say why Spark's own join must do it.
 
-    ``inputs`` are a stream and a table, in the order of the user. ``how`` preserves the stream, if any of
-    them.
+    Parameters
+    ----------
+    inputs : pair of Stream
+        A stream and a table, in the order of the user.
+    phrases, predicates : sequence of Phrase, sequence of Predicate
+        The condition.
+    how : How
+        It preserves the stream, if any of them.
+    resolver : Resolver
+    is_declared : bool
+        Whether the table is a ``th.Table``, whose changes Spark's own join does not follow. It is looked up
+        also if nothing but equalities narrows what an index reads.
     """
     aliases = [one.alias for one in inputs]
     parts: list[Phrase | Predicate] = [*phrases, *predicates]
-    if how.nearest is None and not any(len(find_aliases(part, aliases)) == 2 for part in parts):
+    compares = any(len(find_aliases(part, aliases)) == 2 for part in parts)
+    if not is_declared and how.nearest is None and not compares:
         return "nothing compares the stream with the table"
     (table,) = (side for side in Side if not inputs[side].is_streaming)
     # A table has no window, so event times are columns as others are.
@@ -72,7 +85,7 @@ def plan_lookup(
     on = tuple(phrase.text for phrase in phrases)
     query = Query((left, right), on, tuple(phrases), tuple(predicates), how=how)
     physical = lower(query, resolver).physical
-    if how.nearest is None and not physical.condition.dimensions:
+    if not is_declared and how.nearest is None and not physical.condition.dimensions:
         return "no inequality and no band narrows what an index would read"
     if physical.residual and not how.is_inner:
         return f"Spark evaluates {physical.residual[0]}"

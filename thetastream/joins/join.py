@@ -20,12 +20,12 @@ from thetastream.joins.planning import plan_join
 from thetastream.models.base import Model
 
 if TYPE_CHECKING:
-    from thetastream.joins.ask.streams import Table
+    from thetastream.joins.ask.streams import Input
 
 
 @takes(JoinOptions)
 def join(
-    streams: "Mapping[str, Table]",
+    streams: "Mapping[str, Input]",
     on: On,
     within: Within = None,
     model: Model | str | None = None,
@@ -98,7 +98,7 @@ def join(
 
 @takes(JoinOptions)
 def plan(
-    streams: "Mapping[str, Table]",
+    streams: "Mapping[str, Input]",
     on: On,
     within: Within = None,
     model: Model | str | None = None,

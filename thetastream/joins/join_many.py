@@ -8,12 +8,12 @@ from thetastream.joins.tasks import JoinTasks, plan_tasks
 from thetastream.models.base import Model
 
 if TYPE_CHECKING:
-    from thetastream.joins.ask.streams import Table
+    from thetastream.joins.ask.streams import Input
 
 
 @takes(TaskOptions)
 def join_many(
-    streams: "Mapping[str, Table]",
+    streams: "Mapping[str, Input]",
     tasks: Mapping[str, Mapping[str, Any]],
     model: Model | str | None = None,
     **options: Unpack[TaskOptions],

@@ -1,68 +1,75 @@
-"""The staged rows of tables: files of runs in a folder, and the version that each epoch of a query reads.
+"""The staged rows of tables: files of runs in a folder, and the step that looks tuples up in them.
 
     runs/<name>               a run of the index, as the cached file of a segment
-    epochs/<join>/<n>         the runs that epoch n of a join of a query reads (JSON)
     epochs/<join>/of-<run>    which table the join reads while the query runs once
 
-A version of a table is the set of its runs. The first task of an epoch writes down the version, before any
-row is looked up. The file is written only if there is none, so all tasks of the epoch, and an epoch that runs
-again, read the same version. Only workers write: on Spark Connect, the client may be on another machine.
+A version of a table is the set of its runs (``thetastream.runtime.table_versions``). Only workers read and
+write these files: on Spark Connect, the client may be on another machine.
 
 Two joins of a query that are alike have one name. They share the version that is written down, so they must
 read one table.
 """
 
 import contextlib
-import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
 from thetastream.core.blocks import drop_fillers, gather
+from thetastream.core.columns import HASH
 from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder, hide_secrets, is_uri, make_private
+from thetastream.engine.counters import Counters
 from thetastream.engine.lookup import PROBES_AT_ONCE, Lookup, TableRuns
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import build
 from thetastream.lowering.physical import SidePlan
-from thetastream.runtime.emit import gather_batches
+from thetastream.runtime.emit import build_counters_batch, count_emitted, gather_batches
 from thetastream.runtime.flow import Output
 from thetastream.runtime.state import segment_cache
 from thetastream.runtime.state.cache_folder import choose_cache_root
+from thetastream.runtime.table_versions import EpochVersion, EpochVersions, TableVersions, Version
 from thetastream.runtime.task_facts import ReadTask, TaskFacts
 
 Batches = Iterable[pa.RecordBatch]
-Version: TypeAlias = tuple[str, ...]
-"""The names of the runs of a version of a table."""
 RUN_ROWS = 1 << 20
 RUN_BYTES = 1 << 27
 """The largest run."""
-KEPT_EPOCHS = 64
-"""The number of epochs whose versions are known. Spark may run the newest one again."""
 KEPT_S = 24 * 3600
-"""A run that no epoch reads is removed after this many seconds."""
+"""A run that nobody needs is removed after this many seconds."""
 KEPT_UNFINISHED_S = 30 * KEPT_S
 """A query that stays stopped for longer must not continue an epoch that it has not finished."""
 FOLDER = "tables"
 """The name of the folder of staged tables."""
-STAGED = pa.schema([("run", pa.string()), ("n_rows", pa.int64()), ("nbytes", pa.int64())])
+STAGED = pa.schema(
+    [("run", pa.string()), ("n_rows", pa.int64()), ("nbytes", pa.int64()), ("content", pa.int64())]
+)
+"""What a task returns for each run that it has written. ``content`` is the sum of the hashes of the rows."""
 
 
-class StagedTable(NamedTuple):
-    """A table that is staged."""
+@dataclass(frozen=True)
+class StagedTable:
+    """A table that a join reads."""
 
     version: Version
+    """The version when the DataFrame was built."""
     table: str
     """What tells the table from others of the same driver, also if their columns are the same."""
+    versions: str | None = None
+    """The name under which later versions are staged; None if there are none."""
+    is_followed: bool = False
+    """Whether the program stages later versions by itself (``every=``)."""
+    max_age_s: float | None = None
+    """The query ends if a new epoch would read rows that were those of the source so long ago."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,16 @@ class LookupFlow:
     """How the tuples of the stream, and the rows of the table, become blocks."""
     output: Output
     """The columns that leave the lookup, and those that the user gets."""
+
+    @property
+    def table(self) -> SidePlan:
+        """How the rows of the table become blocks."""
+        return self.sides[self.lookup.side.other]
+
+    @property
+    def stream(self) -> SidePlan:
+        """How the tuples of the stream become blocks."""
+        return self.sides[self.lookup.side]
 
 
 @dataclass(frozen=True)
@@ -92,14 +109,18 @@ class TableFolder:
     def make_staging_step(
         self, plan: IndexPlan, read_task: ReadTask
     ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-        """Make the step that writes rows of a table as runs, and returns a row for each run."""
+        """Make the step that writes rows of a table as runs, and returns a row for each run.
+
+        Rows may have a hash in the column ``HASH``.
+        """
 
         def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
             make_private(self._folder_of_host)
             if read_task().partition == 0:
                 self.sweep()
             for block in gather(map(drop_fillers, batches), RUN_ROWS, RUN_BYTES, RUN_BYTES):
-                run = build(plan, block)
+                rows, content = _cut_hashes(block)
+                run = build(plan, rows)
                 path = self._folder_of_host / uuid.uuid4().hex
                 segment_cache.save(path, run, plan)
                 if not path.exists():
@@ -108,61 +129,89 @@ class TableFolder:
                 if is_uri(self.root):
                     self._open_folder("runs").write(path.name, path.read_bytes())
                 yield pa.RecordBatch.from_pylist(
-                    [{"run": path.name, "n_rows": run.n_rows, "nbytes": run.nbytes}], schema=STAGED
+                    [{"run": path.name, "n_rows": run.n_rows, "nbytes": run.nbytes, "content": content}],
+                    schema=STAGED,
                 )
 
         return stage
 
-    def choose_version(self, task: TaskFacts, join: str, own: StagedTable) -> Version:
-        """Return the version that the epoch of a task reads: the own one, unless another is written down.
+    def open_versions(self, name: str) -> TableVersions:
+        """Open the versions of a table."""
+        return TableVersions(self._open_folder(f"staged/{name}"))
 
-        Outside of a query, and where Spark does not tell the epoch, it is the own one. ``join`` names the
-        join in the query.
+    def list_epochs(self, query: str) -> list[tuple[int, EpochVersion]]:
+        """List what the last epochs of a query read, in the order of epochs and aliases."""
+        names = [name for name in self._list_joins() if name.startswith(f"{query}-")]
+        joins = [EpochVersions(self._open_folder(f"epochs/{name}")) for name in names]
+        found = [(epoch, join.read(epoch)) for join in joins for epoch in join.list_epochs()]
+        return sorted(found, key=lambda one: (one[0], one[1].alias))
+
+    def choose_version(self, task: TaskFacts, join: str, alias: str, own: StagedTable) -> EpochVersion:
+        """Return the version that the epoch of a task reads.
+
+        It is the version that is written down for the epoch. If there is none, the newest version is chosen
+        and written down. Outside of a query, and where Spark does not tell the epoch, it is the version of
+        the DataFrame.
+
+        Parameters
+        ----------
+        task : TaskFacts
+        join : str
+            The name of the join in the query.
+        alias : str
+            The alias of the table.
+        own : StagedTable
 
         Raises
         ------
         StateError
-            TABLES_ALIKE, or TABLE_MISSING if a run of the own version is not there any more. No epoch is
+            TABLES_ALIKE; EPOCH_UNKNOWN if the program follows the table and Spark does not tell the epoch;
+            TABLE_STALE; or TABLE_MISSING if a run of the newest version is not there any more. No epoch is
             bound to a version that is not there.
         """
         if task.epoch is None:
+            if own.is_followed:
+                what = f"Spark does not tell the epoch that reads table {alias!r}, which every= follows"
+                hint = "leave every= out, or write with another sink than foreachBatch on Spark Connect"
+                raise StateError("EPOCH_UNKNOWN", f"{what}: two tasks could read two versions; {hint}")
             self._use(own.version)
-            return own.version
+            return EpochVersion(alias, own.version, own.version.staged_s)
         folder = self._open_folder(f"epochs/{task.query}-{join}")
         if task.run is not None:
             _compare_tables(folder, task.run, own.table)
-        if not folder.exists(str(task.epoch)):
-            self._use(own.version)
-            if folder.write_new(str(task.epoch), json.dumps({"runs": own.version}).encode()):
-                self._forget_epochs(folder, task.epoch, own.version)
-                return own.version
-        return _read_entry(folder, task.epoch)
+        epochs = EpochVersions(folder)
+        found = epochs.find(task.epoch)
+        if found is None:
+            chosen = self._find_newest(alias, own)
+            _refuse_stale(chosen, own)
+            self._use(chosen.version)
+            found = epochs.decide(task.epoch, chosen)
+        return found
+
+    def _find_newest(self, alias: str, own: StagedTable) -> EpochVersion:
+        if own.versions is None:
+            return EpochVersion(alias, own.version, own.version.staged_s)
+        versions = self.open_versions(own.versions)
+        check = versions.read_check()
+        version = versions.read_newest() or own.version
+        refused = None if check.refused is None else check.refused.condition
+        return EpochVersion(alias, version, max(version.staged_s, check.fresh_s), refused)
 
     def _use(self, version: Version) -> None:
         """Mark the runs of a version as used now, so that no sweep removes them."""
         runs = self._open_folder("runs")
-        for name in version:
+        for name in version.runs:
             if not runs.exists(name):
-                what = f"staged rows of a table are not in {hide_secrets(self.root)} any more ({name})"
+                what = f"staged rows of a table are not in {hide_secrets(self.root)} any more ({version})"
                 hint = "make the DataFrame of the join again, which stages the table again"
                 raise StateError("TABLE_MISSING", f"{what}; {hint}")
             if isinstance(runs.filesystem, fs.LocalFileSystem):
                 os.utime(runs.locate(name))
 
-    @staticmethod
-    def _forget_epochs(folder: Folder, epoch: int, version: Version) -> None:
-        """Forget epochs that Spark cannot run again.
-
-        An epoch begins when those before are committed. So, of versions before this one, only the last is
-        kept: one that changes each day would fill the disk.
-        """
-        older = sorted((int(name) for name in folder.list_files() if name.isdecimal()), reverse=True)
-        older = [one for one in older if one < epoch]
-        last = _read_entry(folder, older[0]) if older else version
-        for one in older[1:]:
-            is_far = one <= epoch - KEPT_EPOCHS
-            if is_far or (last != version and _read_entry(folder, one) not in (last, version)):
-                folder.remove(str(one))
+    def has_runs(self, version: Version) -> bool:
+        """Whether all runs of a version are there."""
+        runs = self._open_folder("runs")
+        return all(map(runs.exists, version.runs))
 
     def open(self, version: Version, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
         """Map the runs of a version.
@@ -173,29 +222,57 @@ class TableFolder:
             TABLE_MISSING if a run is not there any more, or is damaged.
         """
         try:
-            return TableRuns([segment_cache.load(self._fetch(name), plan) for name in version], payload)
+            return TableRuns([segment_cache.load(self._fetch(name), plan) for name in version.runs], payload)
         except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-            what = f"an epoch reads a version of a table that is not in {hide_secrets(self.root)} any more"
+            what = f"an epoch reads {version} of a table, which is not in {hide_secrets(self.root)} any more"
             hint = "restore the folder, or start the query with a new checkpoint"
             raise StateError("TABLE_MISSING", f"{what} ({error}); {hint}") from error
 
-    def sweep(self) -> None:
-        """Remove runs that are older than a day, unless an epoch of the last ``KEPT_UNFINISHED_S`` reads
-        them."""
-        read: set[str] = set()
-        epochs = self._open_folder("epochs")
-        for join in epochs.list_files():
-            for name, (changed_ns, _) in epochs.list_files(join).items():
-                if not name.isdecimal() or time.time() - changed_ns / 1e9 > KEPT_UNFINISHED_S:
-                    continue
-                # The runs of an entry that cannot be read stay, unless the entry is damaged.
-                with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
-                    read.update(json.loads(epochs.read(f"{join}/{name}"))["runs"])
+    def drop_replaced(self, name: str, keep: int) -> None:
+        """Remove versions of a table that newer ones have replaced, and their runs.
+
+        The newest ``keep`` versions stay, and so do the runs that an epoch reads which Spark may run again.
+        """
+        versions = self.open_versions(name)
+        replaced = versions.list_replaced(keep, time.time())
+        if replaced:
+            needed = self._list_repeated()
+            for version in replaced:
+                versions.remove(version)
+                self.remove_runs(set(version.runs) - needed)
+
+    def remove_runs(self, names: Collection[str]) -> None:
+        """Remove runs. Another program may remove them too."""
         runs = self._open_folder("runs")
-        for name, (changed_ns, _) in runs.list_files().items():
-            if name not in read and time.time() - changed_ns / 1e9 > KEPT_S:
-                with contextlib.suppress(OSError):
-                    runs.remove(name)
+        for name in names:
+            with contextlib.suppress(OSError):
+                runs.remove(name)
+
+    def sweep(self) -> None:
+        """Remove runs that are older than a day and that nobody needs.
+
+        Epochs need runs that Spark may run again, if they began in the last ``KEPT_UNFINISHED_S``. Versions
+        of tables need theirs until their program has not compared them with their source for a day.
+        """
+        needed, versions = self._list_repeated(), self._open_folder("staged")
+        for table in versions.list_files():
+            changed_ns = [times[0] for times in versions.list_files(table).values()]
+            if time.time() - max(changed_ns, default=0) / 1e9 <= KEPT_S:
+                one = self.open_versions(table)
+                for number in one.list_numbers():
+                    with contextlib.suppress(FileNotFoundError):
+                        needed.update(one.read(number).runs)
+        files = self._open_folder("runs").list_files()
+        old = {name for name, (last_ns, _) in files.items() if time.time() - last_ns / 1e9 > KEPT_S}
+        self.remove_runs(old - needed)
+
+    def _list_repeated(self) -> set[str]:
+        """List the runs that epochs of all queries read which Spark may run again."""
+        joins = (EpochVersions(self._open_folder(f"epochs/{name}")) for name in self._list_joins())
+        return set().union(*(join.list_repeated(KEPT_UNFINISHED_S) for join in joins))
+
+    def _list_joins(self) -> list[str]:
+        return list(self._open_folder("epochs").list_files())
 
     @property
     def _folder_of_host(self) -> Path:
@@ -217,8 +294,32 @@ class TableFolder:
         return folder
 
 
-def _read_entry(folder: Folder, epoch: int) -> Version:
-    return tuple(json.loads(folder.read(str(epoch)))["runs"])
+def _cut_hashes(block: pa.RecordBatch) -> tuple[pa.RecordBatch, int | None]:
+    """Cut the column of hashes off; return the rows, and the sum of the hashes modulo 2**64."""
+    if HASH not in block.schema.names:
+        return block, None
+    hashes = block.column(HASH).to_numpy(zero_copy_only=False)
+    return block.drop_columns([HASH]), int(hashes.astype(np.int64).sum())
+
+
+def _refuse_stale(chosen: EpochVersion, own: StagedTable) -> None:
+    """Refuse a version that was that of the source too long ago.
+
+    Raises
+    ------
+    StateError
+        TABLE_STALE.
+    """
+    age_s = time.time() - chosen.fresh_s
+    if own.max_age_s is None or age_s <= own.max_age_s:
+        return
+    why = "" if chosen.refused is None else f", and a later one is refused with {chosen.refused}"
+    raise StateError(
+        "TABLE_STALE",
+        f"table {chosen.alias!r} must not be older than max_age ({own.max_age_s:g} s), and {chosen.version}, "
+        f"was last compared with its source {age_s:,.0f} s ago{why}; see that the program that follows the "
+        "table runs and reaches its source, then start the query again",
+    )
 
 
 def _compare_tables(folder: Folder, run: str, table: str) -> None:
@@ -240,19 +341,38 @@ def _compare_tables(folder: Folder, run: str, table: str) -> None:
 
 _OF_RUN = "of-"
 
-_OPENED: dict[tuple[Version, str, pa.Schema], TableRuns] = {}
-"""The versions that this process has opened last, by the layout of their index and the columns of the table.
-A version never changes."""
+_OPENED: dict[tuple[tuple[str, ...], str, pa.Schema], TableRuns] = {}
+"""The versions that this process has opened last, by their runs, the layout of their index and the columns of
+the table. A version never changes."""
 _MOST_OPENED = 16
 
 
 def _open(folder: TableFolder, version: Version, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
-    key = version, segment_cache.describe_layout(plan), payload
+    key = version.runs, segment_cache.describe_layout(plan), payload
     if key not in _OPENED:
         _OPENED[key] = folder.open(version, plan, payload)
         while len(_OPENED) > _MOST_OPENED:
             del _OPENED[next(iter(_OPENED))]
     return _OPENED[key]
+
+
+@dataclass
+class LookupCounters(Counters):
+    """The work of a task that looks tuples up. Nothing crosses an exchange, and nothing is stored."""
+
+    tables: dict[str, dict[str, object]] = field(default_factory=dict)
+    """By alias, the version of the table that the task read."""
+
+    def read_table(self, chosen: EpochVersion) -> None:
+        """Count a table."""
+        self.tables[chosen.alias] = {
+            "version": chosen.version.number,
+            "rows": chosen.version.n_rows,
+            "bytes": chosen.version.nbytes,
+            "staged_s": chosen.version.staged_s,
+            "age_s": round(max(0.0, time.time() - chosen.fresh_s), 3),
+            "refused": chosen.refused,
+        }
 
 
 def make_lookup_step(
@@ -266,6 +386,8 @@ def make_lookup_step(
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Make the step that looks tuples of a stream up in a table.
 
+    The last row that a task returns has its counters.
+
     Parameters
     ----------
     flow : LookupFlow
@@ -273,7 +395,7 @@ def make_lookup_step(
     own : StagedTable
         The table as it was when the query was built.
     payload, results : pyarrow.Schema
-        The columns of the table, and those of results.
+        The columns of the table, and those of results, of which the last one has counters.
     read_task : callable
         Reads the facts of the Spark task that runs the step.
     """
@@ -283,9 +405,16 @@ def make_lookup_step(
         first = next(tuples, None)
         if first is None:
             return
-        version = folder.choose_version(read_task(), flow.name, own)
-        runs = _open(folder, version, flow.lookup.plan, payload)
+        task, counters = read_task(), LookupCounters()
+        chosen = folder.choose_version(task, flow.name, flow.table.alias, own)
+        counters.read_table(chosen)
+        runs = _open(folder, chosen.version, flow.lookup.plan, payload)
         for batch in chain([first], tuples):
-            yield from gather_batches(flow.lookup.answer(batch, runs), results)
+            counters.probed += batch.num_rows
+            pieces = count_emitted(flow.lookup.answer(batch, runs), counters)
+            for found in gather_batches(pieces, results):
+                counters.matched += found.num_rows
+                yield found
+        yield build_counters_batch(task.partition, counters, results)
 
     return run

@@ -19,12 +19,12 @@ from thetastream.statements.join_results import evaluate_select, plan_select
 from thetastream.statements.join_select import JoinSelect
 
 if TYPE_CHECKING:
-    from thetastream.joins.ask.streams import Table
+    from thetastream.joins.ask.streams import Input
 
 
 @takes(StatementOptions)
 def aggregate(
-    streams: "Mapping[str, Table]",
+    streams: "Mapping[str, Input]",
     on: On,
     within: Within = None,
     group_by: str | Sequence[str] = (),

@@ -22,7 +22,7 @@ from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 from thetastream.statements.sql import run_script
 
 if TYPE_CHECKING:
-    from thetastream.joins.ask.streams import Table
+    from thetastream.joins.ask.streams import Input
 
 FILE_SINKS = ("parquet", "csv", "json", "orc", "delta")
 MODES = ("append", "update", "complete")
@@ -39,7 +39,7 @@ class _Sink(NamedTuple):
 def insert(
     spark: SparkSession,
     text: str,
-    streams: "Mapping[str, Table] | None" = None,
+    streams: "Mapping[str, Input] | None" = None,
     sinks: Mapping[str, Mapping[str, object]] | None = None,
     *,
     checkpoint: str | Path | None = None,

@@ -19,14 +19,14 @@ from thetastream.models.base import Model
 from thetastream.statements.evaluate import Evaluation, read_inputs
 
 if TYPE_CHECKING:
-    from thetastream.joins.ask.streams import Table
+    from thetastream.joins.ask.streams import Input
 
 
 @takes(StatementOptions)
 def sql(
     spark: SparkSession,
     text: str,
-    streams: "Mapping[str, Table] | None" = None,
+    streams: "Mapping[str, Input] | None" = None,
     model: Model | str | None = None,
     **options: Unpack[StatementOptions],
 ) -> DataFrame:

@@ -1,8 +1,11 @@
 """Each epoch reads one version of a table, also if it runs again with another version at hand."""
 
+import json
 import os
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,13 +15,21 @@ from tests.unit.engine.test_lookup import TABLE, make_block, plan
 from thetastream.core.errors import SessionError, StateError
 from thetastream.core.sides import Side
 from thetastream.runtime import table_runs
+from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.table_runs import (
-    KEPT_EPOCHS,
     KEPT_S,
     KEPT_UNFINISHED_S,
     StagedTable,
     TableFolder,
     make_lookup_step,
+)
+from thetastream.runtime.table_versions import (
+    KEPT_EPOCHS,
+    NEW,
+    REPLACED_S,
+    Refused,
+    SourceCheck,
+    Version,
 )
 from thetastream.runtime.task_facts import TaskFacts
 
@@ -45,14 +56,24 @@ def in_epoch(number: int, run: str | None = "first run") -> TaskFacts:
     return TaskFacts("query", number, run=run)
 
 
-def stage(folder: TableFolder, rows: list[tuple[int, int, int]], table: str = "t") -> StagedTable:
+def stage_version(folder: TableFolder, rows: list[tuple[int, int, int]]) -> Version:
     """Stage rows as a version, in two parts."""
     step = folder.make_staging_step(FLOW.lookup.plan, TaskFacts)
     names = []
     for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
         for batch in step([make_block(SIDE, part, True)]):
             names += batch.column("run").to_pylist()
-    return StagedTable(tuple(names), table)
+    return Version(NEW, tuple(names), len(rows), 100, time.time(), f"{rows}")
+
+
+def stage(folder: TableFolder, rows: list[tuple[int, int, int]], table: str = "t") -> StagedTable:
+    """Stage rows as the only version of a table."""
+    return StagedTable(replace(stage_version(folder, rows), number=1), table)
+
+
+def choose(folder: TableFolder, task: TaskFacts, join: str, own: StagedTable) -> Version:
+    """Return the version that the epoch of a task reads."""
+    return folder.choose_version(task, join, "b", own).version
 
 
 def age(paths: Iterable[Path], seconds: float) -> None:
@@ -60,6 +81,7 @@ def age(paths: Iterable[Path], seconds: float) -> None:
         os.utime(path, (time.time() - seconds, time.time() - seconds))
 
 
+COUNTERS_COLUMN = pa.field(COUNTERS, pa.string())
 PAYLOAD = pa.schema([make_block(SIDE, TABLE, True).schema.field(one.block_column) for one in SIDE.carried])
 
 
@@ -71,55 +93,59 @@ def test_a_version_has_the_rows_that_were_staged(folder: TableFolder) -> None:
 
 def test_an_epoch_that_runs_again_reads_the_version_that_it_read_before(folder: TableFolder) -> None:
     old, new = stage(folder, TABLE), stage(folder, TABLE[:9])
-    assert folder.choose_version(in_epoch(5), "join", old) == old.version
-    assert folder.choose_version(in_epoch(5, "second run"), "join", new) == old.version
-    assert folder.choose_version(in_epoch(5), "another join", new) == new.version
-    assert folder.choose_version(in_epoch(6, "second run"), "join", new) == new.version
-    assert folder.choose_version(TaskFacts(), "join", old) == old.version  # outside of a query
+    assert choose(folder, in_epoch(5), "join", old) == old.version
+    assert choose(folder, in_epoch(5, "second run"), "join", new) == old.version
+    assert choose(folder, in_epoch(5), "another join", new) == new.version
+    assert choose(folder, in_epoch(6, "second run"), "join", new) == new.version
+    assert choose(folder, TaskFacts(), "join", old) == old.version  # outside of a query
 
 
 def test_old_epochs_are_forgotten(folder: TableFolder) -> None:
     staged = [stage(folder, TABLE[:n]) for n in range(3)]
 
-    def choose(epoch: int, number: int) -> list[int]:
-        folder.choose_version(in_epoch(epoch, f"run {number}"), "join", staged[number])
+    def list_kept(epoch: int, number: int) -> list[int]:
+        choose(folder, in_epoch(epoch, f"run {number}"), "join", staged[number])
         return sorted(int(name) for name in list_shared(folder, "epochs/query-join") if name.isdecimal())
 
-    assert choose(0, 0) == [0]
-    assert choose(10, 0) == [0, 10]
-    assert choose(KEPT_EPOCHS, 0) == [10, KEPT_EPOCHS]
-    # When the version changes, all epochs before the last one were committed.
-    assert choose(KEPT_EPOCHS + 1, 1) == [10, KEPT_EPOCHS, KEPT_EPOCHS + 1]
-    assert choose(KEPT_EPOCHS + 2, 2) == [KEPT_EPOCHS + 1, KEPT_EPOCHS + 2]
+    assert list_kept(0, 0) == [0]
+    assert list_kept(10, 0) == [0, 10]
+    assert list_kept(KEPT_EPOCHS, 0) == [10, KEPT_EPOCHS]
+    assert list_kept(KEPT_EPOCHS + 1, 1) == [10, KEPT_EPOCHS, KEPT_EPOCHS + 1]
+    assert list_kept(KEPT_EPOCHS + 2, 2) == [10, *range(KEPT_EPOCHS, KEPT_EPOCHS + 3)]
+    # An epoch begins when those before are committed, so only the runs of the last ones may be read again.
+    age(list_shared(folder, "runs").values(), KEPT_S + 60)
+    staged += [stage(folder, TABLE)]
+    kept = {run for one in staged[1:] for run in one.version.runs}
+    assert set(list_shared(folder, "runs")) == kept
 
 
 def test_joins_that_are_alike_must_read_one_table(folder: TableFolder) -> None:
     """They have one name in the query, so one of them would read the version of the other."""
     one, another = stage(folder, TABLE, "t"), stage(folder, TABLE[:5], "u")
     again = stage(folder, TABLE, "t")
-    assert {folder.choose_version(in_epoch(0), "join", staged) for staged in (one, again)} == {one.version}
+    assert {choose(folder, in_epoch(0), "join", staged) for staged in (one, again)} == {one.version}
     with pytest.raises(StateError, match=r"\[TABLES_ALIKE\].*give one of the tables another alias"):
-        folder.choose_version(in_epoch(0), "join", another)
+        choose(folder, in_epoch(0), "join", another)
     # The next run of the query may read another table, but not two of them, whatever epoch comes first.
-    assert folder.choose_version(in_epoch(0, "second run"), "join", another) == one.version
+    assert choose(folder, in_epoch(0, "second run"), "join", another) == one.version
     with pytest.raises(StateError, match="TABLES_ALIKE"):
-        folder.choose_version(in_epoch(1, "second run"), "join", one)
+        choose(folder, in_epoch(1, "second run"), "join", one)
     assert sum(name.startswith("of-") for name in list_shared(folder, "epochs/query-join")) == 1
 
 
 def test_no_epoch_is_bound_to_a_version_that_is_not_there(folder: TableFolder) -> None:
-    gone, there = StagedTable(("gone",), "t"), stage(folder, TABLE)
+    gone, there = StagedTable(Version(1, ("gone",), 1, 1, 0.0), "t"), stage(folder, TABLE)
     for task in (in_epoch(0), TaskFacts()):
         with pytest.raises(StateError, match=r"\[TABLE_MISSING\].*make the DataFrame of the join again"):
-            folder.choose_version(task, "join", gone)
-    assert folder.choose_version(in_epoch(0), "join", there) == there.version
+            choose(folder, task, "join", gone)
+    assert choose(folder, in_epoch(0), "join", there) == there.version
 
 
 def run_step(how: str, folder: TableFolder, staged: StagedTable, payload: pa.Schema) -> list[pa.RecordBatch]:
     flow = plan("a.k <= b.k", how).flow()
     stream = make_block(flow.sides[Side.LEFT], TABLE[:3], False)
     left = pa.schema([stream.schema.field(one.block_column) for one in flow.sides[Side.LEFT].carried])
-    results = pa.schema([*left, *payload, pa.field("present", pa.bool_())])
+    results = pa.schema([*left, *payload, pa.field("present", pa.bool_()), COUNTERS_COLUMN])
     return list(make_lookup_step(flow, folder, staged, payload, results, read_task=TaskFacts)([stream]))
 
 
@@ -127,18 +153,20 @@ def test_tables_without_rows_keep_their_own_columns(folder: TableFolder) -> None
     """All of them have the version without runs."""
     for type_ in (pa.int64(), pa.struct([("z", pa.string())])):
         payload = pa.schema([(name, type_) for name in PAYLOAD.names])
-        (batch,) = run_step("left", folder, StagedTable((), "t"), payload)
-        assert batch.schema.types[-2] == type_
+        batch, counters = run_step("left", folder, StagedTable(Version(1, (), 0, 0, 0.0), "t"), payload)
+        assert batch.schema.types[-3] == type_
+        found = json.loads(counters.column(COUNTERS)[0].as_py())
+        assert (found["probed"], found["tables"]["b"]["version"]) == (3, 1)
 
 
 def test_a_worker_does_not_read_a_version_with_another_index(folder: TableFolder) -> None:
     """The query starts again with keys of another type while it has an epoch that is not finished."""
     staged = stage(folder, TABLE)
-    folder.choose_version(in_epoch(0), "join", staged)
+    choose(folder, in_epoch(0), "join", staged)
     for on in ("a.k <= b.k", "a.k <= b.k AND a.x <= b.x"):
         flow = plan(on, "inner").flow()
         stream = make_block(flow.sides[Side.LEFT], TABLE[:3], False)
-        results = pa.schema([*stream.schema, *PAYLOAD])
+        results = pa.schema([*stream.schema, *PAYLOAD, COUNTERS_COLUMN])
         step = make_lookup_step(flow, folder, staged, PAYLOAD, results, read_task=TaskFacts)
         if on == "a.k <= b.k":
             assert list(step([stream]))
@@ -160,7 +188,7 @@ def test_only_this_user_may_change_staged_rows(folder: TableFolder) -> None:
 
 def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> None:
     with pytest.raises(StateError, match=r"\[TABLE_MISSING\].*No such file"):
-        folder.open(("nothing",), FLOW.lookup.plan, PAYLOAD)
+        folder.open(Version(1, ("nothing",), 1, 1, 0.0), FLOW.lookup.plan, PAYLOAD)
     version = stage(folder, TABLE).version
     for name, run in list_shared(folder, "runs").items():
         data = bytearray(run.read_bytes())
@@ -178,16 +206,116 @@ def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> No
 def test_old_runs_that_no_epoch_reads_are_removed(folder: TableFolder) -> None:
     read, unread = stage(folder, TABLE), stage(folder, TABLE)
     used = stage(folder, TABLE)
-    folder.choose_version(in_epoch(0), "join", read)
+    choose(folder, in_epoch(0), "join", read)
     age(list_shared(folder, "runs").values(), KEPT_S + 60)
-    folder.choose_version(TaskFacts(), "join", used)
-    names = {*read.version, *used.version, *stage(folder, TABLE).version}
+    choose(folder, TaskFacts(), "join", used)
+    names = {*read.version.runs, *used.version.runs, *stage(folder, TABLE).version.runs}
     assert set(list_shared(folder, "runs")) == names
-    assert not set(unread.version) & names
+    assert not set(unread.version.runs) & names
     # A query is stopped for very long. Its entries stay, so that it is refused.
     age(list_shared(folder, "runs").values(), KEPT_S + 60)
     for join in list_shared(folder, "epochs").values():
         age(join.iterdir(), KEPT_UNFINISHED_S + 60)
     new = stage(folder, TABLE)
-    assert set(list_shared(folder, "runs")) == set(new.version)
-    assert folder.choose_version(in_epoch(0, "second run"), "join", new) == read.version
+    assert set(list_shared(folder, "runs")) == set(new.version.runs)
+    assert choose(folder, in_epoch(0, "second run"), "join", new) == read.version
+
+
+def follow(folder: TableFolder, rows: list[tuple[int, int, int]], **changes: object) -> StagedTable:
+    """Stage rows as the next version of a table that changes."""
+    version = folder.open_versions("prices").add(stage_version(folder, rows))
+    return replace(StagedTable(version, "prices", "prices", is_followed=True), **changes)  # type: ignore[arg-type]
+
+
+def test_an_epoch_reads_the_newest_version_and_never_another_one(folder: TableFolder) -> None:
+    own = follow(folder, TABLE)
+    assert choose(folder, in_epoch(0), "join", own).number == 1
+    second = follow(folder, TABLE[:9])
+    assert choose(folder, in_epoch(0), "join", own).number == 1
+    assert choose(folder, in_epoch(0, "second run"), "join", second).number == 1
+    # A task of the DataFrame of before reads the version of now.
+    assert choose(folder, in_epoch(1), "another join", own) == second.version
+    assert choose(folder, in_epoch(1, "second run"), "join", own) == second.version
+    found = [(epoch, one.alias, one.version.number) for epoch, one in folder.list_epochs("query")]
+    assert found == [(0, "b", 1), (1, "b", 2), (1, "b", 2)]
+    assert folder.list_epochs("another query") == []
+
+
+def test_tasks_that_race_for_an_epoch_read_one_version(folder: TableFolder) -> None:
+    """Each task sees another newest version when it begins."""
+    own = follow(folder, TABLE)
+
+    def run(n: int) -> int:
+        follow(folder, TABLE[: n + 1])
+        return choose(folder, in_epoch(0, run=None), "join", own).number
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(run, range(16)))
+    assert len(found) == 1
+    assert folder.open_versions("prices").list_numbers() == list(range(1, 18))
+
+
+def test_a_task_that_runs_again_adds_a_version_once(folder: TableFolder) -> None:
+    versions, staged = folder.open_versions("prices"), stage_version(folder, TABLE)
+    assert versions.read_newest() is None
+    assert [versions.add(staged).number for _ in range(2)] == [1, 1]
+    assert versions.add(stage_version(folder, TABLE)).number == 2
+    assert versions.read_newest() == versions.read(2)
+
+
+def test_versions_that_newer_ones_have_replaced_are_removed(folder: TableFolder) -> None:
+    versions = folder.open_versions("prices")
+    numbered = [follow(folder, TABLE[:n]) for n in range(1, 7)]
+    choose(folder, in_epoch(0), "join", replace(numbered[1], versions=None))
+    folder.drop_replaced("prices", keep=2)
+    assert versions.list_numbers() == [1, 2, 3, 4, 5, 6]  # A task may have chosen each of them.
+    for number in (3, 5):
+        path = list_shared(folder, "staged/prices")[str(number)]
+        path.write_text(
+            json.dumps({**json.loads(path.read_text()), "staged_s": time.time() - REPLACED_S - 1})
+        )
+    folder.drop_replaced("prices", keep=2)
+    # 5 stays, as one of the newest two. The runs of 2 stay, because epoch 0 may run again.
+    assert versions.list_numbers() == [1, 3, 5, 6]
+    there = set(list_shared(folder, "runs"))
+    kept = {one.version.number: set(one.version.runs) <= there for one in numbered}
+    assert kept == {1: True, 2: True, 3: True, 4: False, 5: True, 6: True}
+    assert choose(folder, in_epoch(0, "second run"), "join", numbered[-1]).number == 2
+
+
+def test_runs_of_versions_stay_as_long_as_their_program_looks_at_them(folder: TableFolder) -> None:
+    followed = follow(folder, TABLE)
+    folder.open_versions("prices").write_check(SourceCheck(time.time()))
+    age(list_shared(folder, "runs").values(), KEPT_S + 60)
+    stage(folder, TABLE)
+    assert set(followed.version.runs) <= set(list_shared(folder, "runs"))
+    age(list_shared(folder, "staged/prices").values(), KEPT_S + 60)
+    stage(folder, TABLE)
+    assert not set(followed.version.runs) & set(list_shared(folder, "runs"))
+
+
+def test_a_version_that_is_too_old_ends_the_query(folder: TableFolder) -> None:
+    own = follow(folder, TABLE, max_age_s=60.0)
+    versions = folder.open_versions("prices")
+    path = list_shared(folder, "staged/prices")["1"]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "staged_s": 1_000_000_000.0}))
+    # The rows are old, and they are still those of the source.
+    versions.write_check(SourceCheck(time.time() - 30))
+    chosen = folder.choose_version(in_epoch(0), "join", "b", own)
+    assert 30 <= time.time() - chosen.fresh_s < 60
+    versions.write_check(SourceCheck(time.time() - 90, refused=Refused("TABLE_KEYS", "twice", time.time())))
+    with pytest.raises(StateError, match=r"\[TABLE_STALE\].*version 1, staged at 2001.*with TABLE_KEYS; see"):
+        folder.choose_version(in_epoch(1), "join", "b", own)
+    # An epoch that runs again reads its version, however old it is by now.
+    assert folder.choose_version(in_epoch(0, "second run"), "join", "b", own) == chosen
+    unbounded = folder.choose_version(in_epoch(1), "join", "b", replace(own, max_age_s=None))
+    assert unbounded.refused == "TABLE_KEYS"
+
+
+def test_tasks_that_do_not_know_their_epoch_do_not_follow_a_table(folder: TableFolder) -> None:
+    """Two tasks of one epoch could read two versions."""
+    own = follow(folder, TABLE)
+    follow(folder, TABLE[:3])
+    with pytest.raises(StateError, match=r"\[EPOCH_UNKNOWN\].*every= follows"):
+        folder.choose_version(TaskFacts(), "join", "b", own)
+    assert choose(folder, TaskFacts(), "join", replace(own, is_followed=False)).number == 1

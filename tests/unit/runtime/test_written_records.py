@@ -41,6 +41,7 @@ from thetastream.runtime.control.plan import ControlPlan, Generation, Rules, dec
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.emit import write_counters
 from thetastream.runtime.state.manifest import NOTHING, LastEpoch, Manifest, decode
+from thetastream.runtime.table_versions import EpochVersion, Refused, SourceCheck, Version
 
 META = SegmentMeta("0a", Side.RIGHT, 3, 10, 1000, 5, 7, 600)
 SEGMENT = (
@@ -187,6 +188,26 @@ def test_reports_of_units_are_written_as_ever() -> None:
         '"held": 0, "mlv_bytes": 0, "state_bytes": 0, "busy_ms": 0, "emitted_bytes": 0, "streams": {"a": '
         '{"timely": 0, "late": 0, "newest_us": null, "shed": 0, "shed_probes": 0, "delay_us": null}}}'
     )
+
+
+VERSION = Version(2, ("r0", "r1"), 5, 700, 1.5, "5 77")
+VERSION_TEXT = (
+    '{"number": 2, "runs": ["r0", "r1"], "n_rows": 5, "nbytes": 700, "staged_s": 1.5, "content": "5 77"}'
+)
+
+
+def test_versions_of_tables_are_written_as_ever() -> None:
+    written = {
+        VERSION_TEXT: VERSION,
+        f'{{"alias": "t", "version": {VERSION_TEXT}, "fresh_s": 2.5, "refused": null}}': EpochVersion(
+            "t", VERSION, 2.5
+        ),
+        '{"fresh_s": 2.5, "stamp": "version 7", "refused": {"condition": "TABLE_KEYS", "what": "twice", '
+        '"when_s": 3.5}}': SourceCheck(2.5, "version 7", Refused("TABLE_KEYS", "twice", 3.5)),
+    }
+    for text, record in written.items():
+        assert json.dumps(records.encode(record)) == text
+        assert records.decode(type(record), json.loads(text)) == record
 
 
 STAGED = Staged("part-q-000007-3-ab.rows", 5, 70, {"at": (1, 9), "k": ("a", "b")}, (0, 2), {"crc": 7})

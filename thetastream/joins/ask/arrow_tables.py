@@ -1,4 +1,4 @@
-"""Turns tables of pandas and Arrow into batch DataFrames of Spark, so that a join takes them as they are.
+"""Turns tables of pandas and Arrow, and each ``th.Table``, into batch DataFrames of Spark for a join.
 
     time with a zone -> TIMESTAMP, a time without one -> TIMESTAMP_NTZ, nanoseconds -> refused
 
@@ -16,13 +16,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from thetastream.core.errors import QueryError, SessionError
+from thetastream.spark.tables.declared import declare
+from thetastream.spark.tables.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 def read_tables(streams: Any, spark: SparkSession | None = None) -> Any:
-    """Return the streams of a join with a batch DataFrame in place of each table of pandas or Arrow.
+    """Return the streams of a join with a batch DataFrame in place of each table.
+
+    A table is one of pandas or Arrow, or a ``th.Table``, which the DataFrame then is (``find_declared``).
 
     ``spark`` reads the tables; without it, the session of another input or the active session does. Other
     values stay as they are, and ``check_streams`` refuses what is no DataFrame. Any object that exports
@@ -44,7 +48,7 @@ def read_tables(streams: Any, spark: SparkSession | None = None) -> Any:
     if spark is None:
         raise SessionError(
             "NO_SESSION",
-            "a table of pandas or Arrow needs a Spark session that reads it, and none is active; "
+            "a table that is no DataFrame of Spark needs a session that reads it, and none is active; "
             "start one, for example with th.local_session()",
         )
     return {
@@ -54,13 +58,16 @@ def read_tables(streams: Any, spark: SparkSession | None = None) -> Any:
 
 
 def _is_table(stream: object) -> bool:
-    return not hasattr(stream, "sparkSession") and hasattr(stream, "__arrow_c_stream__")
+    is_arrow = not hasattr(stream, "sparkSession") and hasattr(stream, "__arrow_c_stream__")
+    return is_arrow or isinstance(stream, Table)
 
 
 def _read_table(spark: SparkSession, alias: str, table: Any) -> DataFrame:
     import pandas as pd
     import pyarrow as pa
 
+    if isinstance(table, Table):
+        return declare(table, spark)
     if not isinstance(table, pd.DataFrame | pa.Table):
         table = pa.table(table)
     if isinstance(table, pd.DataFrame):

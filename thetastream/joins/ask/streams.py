@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    Table: TypeAlias = DataFrame | pd.DataFrame | pa.Table
-    """An input of a join: a streaming or batch DataFrame, or a table of pandas or Arrow."""
+    from thetastream.spark.tables.table import Table
+
+    Input: TypeAlias = DataFrame | pd.DataFrame | pa.Table | Table
+    """An input of a join: a streaming or batch DataFrame, a table of pandas or Arrow, or a ``th.Table``."""
 
 LATE_RESULTS = "thetastream.late_results"
 """The metadata key of a result time that the watermark may have passed. It must not be marked."""

@@ -7,7 +7,7 @@ The rows of joins are read as tuples of one more stream, whose columns are the s
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, parse
@@ -20,7 +20,11 @@ from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import Stream
 from thetastream.runtime.table_runs import StagedTable, TableFolder
-from thetastream.spark.dataflow.lookup import look_up, stage_table
+from thetastream.spark.dataflow.lookup import look_up
+from thetastream.spark.tables.declared import find_declared
+from thetastream.spark.tables.follow import follow
+from thetastream.spark.tables.stage import TableStaging, plan_staging, stage_once
+from thetastream.spark.tables.versions import remember_folder
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,10 @@ class TableLookup:
 
     plan: LookupPlan
     table: DataFrame
+    """The table when the lookup was planned."""
     folder: TableFolder
+    staging: TableStaging | None = None
+    """How versions of the table are staged, if it is a ``th.Table``."""
     rows: str | None = None
     """The alias of the rows of joins; None if the rows are tuples of a stream."""
     _staged: list[StagedTable] = field(default_factory=list)
@@ -38,18 +45,37 @@ class TableLookup:
         """Look rows up; return one struct column per alias. The table is staged the first time."""
         flow = self.plan.flow()
         if not self._staged:
-            self._staged.append(stage_table(flow, self.table, self.folder))
+            self._staged.append(self._stage(rows.sparkSession))
         found = look_up(flow, rows, self.table, self.folder, self._staged[0])
         if self.rows is None:
             return found
         others = [quote(name) for name in found.columns if name != self.rows]
         return found.select(f"{quote(self.rows)}.*", *others)
 
+    def _stage(self, spark: SparkSession) -> StagedTable:
+        remember_folder(spark, self.folder)
+        if self.staging is None:
+            return stage_once(self.plan.flow(), self.table, self.folder)
+        staged = self.staging.begin()
+        follow(self.staging)
+        return staged
+
     def describe(self) -> str:
         """Describe the lookup in a few words."""
         return self.plan.describe()
 
 
+def make_lookup(
+    plan: LookupPlan, table: DataFrame, folder: TableFolder, rows: str | None = None
+) -> TableLookup:
+    """Make the lookup in a table, which may be declared as a ``th.Table``."""
+    declared = find_declared(table)
+    staging = None if declared is None else plan_staging(declared, plan.flow(), folder, table)
+    return TableLookup(plan, table, folder, staging, rows)
+
+
+NO_FOLDER = "mailbox= names no folder that all workers share"
+NO_SHARED_FOLDER = "tables are staged on disks and on HDFS only"
 SHARED = ("file:", "hdfs:", "viewfs:")
 """Beginnings of URIs of folders in which only one of several workers can write a new file."""
 
@@ -62,9 +88,9 @@ def open_folder(request: JoinRequest) -> TableFolder | str:
         return "Arrow cannot carry a column"
     root, problems = request.choose_mailbox()
     if problems:
-        return "mailbox= names no folder that all workers share"
+        return NO_FOLDER
     if is_uri(root) and not root.startswith(SHARED):
-        return "tables are staged on disks and on HDFS only"
+        return NO_SHARED_FOLDER
     return TableFolder(root, request.run.cache_folder)
 
 
@@ -73,11 +99,16 @@ def plan_stream_lookup(
 ) -> TableLookup | str:
     """Plan the lookup of a stream in the only table, or say why Spark's own join must do it."""
     left, right = request.streams
-    plan = plan_lookup((left, right), request.conjuncts, request.predicates, request.how, request.resolver)
-    if isinstance(plan, str):
-        return plan
-    (table,) = (one.alias for one in request.streams if not one.is_streaming)
-    return TableLookup(plan, frames[table], folder)
+    (table,) = (frames[one.alias] for one in request.streams if not one.is_streaming)
+    plan = plan_lookup(
+        (left, right),
+        request.conjuncts,
+        request.predicates,
+        request.how,
+        request.resolver,
+        is_declared=find_declared(table) is not None,
+    )
+    return plan if isinstance(plan, str) else make_lookup(plan, table, folder)
 
 
 def plan_rows_lookup(
@@ -124,5 +155,7 @@ def plan_rows_lookup(
         return f"{quote(alias)}.{quote(owner)}.{quote(column)}"
 
     written = [parse(relocate(phrase, inside, write)) for phrase in phrases]
-    plan = plan_lookup((rows, table), written, (), INNER, catalyst)
-    return plan if isinstance(plan, str) else TableLookup(plan, frames[table.alias], folder, alias)
+    frame = frames[table.alias]
+    is_declared = find_declared(frame) is not None
+    plan = plan_lookup((rows, table), written, (), INNER, catalyst, is_declared=is_declared)
+    return plan if isinstance(plan, str) else make_lookup(plan, frame, folder, alias)

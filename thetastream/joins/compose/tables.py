@@ -24,6 +24,8 @@ from thetastream.families.base import Facts
 from thetastream.families.request import JoinRequest
 from thetastream.families.result_time import write_result_time
 from thetastream.joins.compose.lookups import (
+    NO_FOLDER,
+    NO_SHARED_FOLDER,
     TableLookup,
     open_folder,
     plan_rows_lookup,
@@ -39,6 +41,7 @@ from thetastream.lowering.selectivity import EQUALITY, estimate_selectivity, fin
 from thetastream.models.base import Model
 from thetastream.runtime.table_runs import TableFolder
 from thetastream.spark.dataflow.predicate_filter import filter_rows
+from thetastream.spark.tables.declared import find_declared
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class TablesJoin:
 
     def explain(self) -> tuple[Section, ...]:
         facts = [
-            Fact(f"table {known.alias}:", f"{len(known.types)} columns")
+            Fact(f"table {known.alias}:", self._describe_table(known))
             for known in self.given
             if not known.is_streaming
         ]
@@ -138,6 +141,15 @@ class TablesJoin:
         facts += [Fact("join", step.describe()) for step in self.steps]
         joined = () if self.joined is None else self.joined.explain()
         return (Section("Tables", tuple(facts), width=8), *joined)
+
+    def _describe_table(self, table: Stream) -> str:
+        """Describe a table: its columns, and how its changes are followed."""
+        frame, n_columns = self.frames[table.alias], f"{len(table.types)} columns"
+        declared = find_declared(frame)
+        if declared is not None:
+            return f"{n_columns}, {declared.describe()}"
+        looked_up = {step.table.alias for step in self.steps if isinstance(step.lookup, TableLookup)}
+        return n_columns + (", staged when the DataFrame is built" if table.alias in looked_up else "")
 
     def results(self) -> DataFrame:
         rows = self._build_rows()
@@ -219,6 +231,8 @@ def plan_with_tables(
     lookup: TableLookup | str = folder if isinstance(folder, str) else ""
     if isinstance(folder, TableFolder) and len(given) == 2:
         lookup = plan_stream_lookup(request, frames, folder)
+    if isinstance(lookup, str) and lookup:
+        _refuse_declared(frames, tables, lookup)
     if isinstance(lookup, str) and request.how.nearest is not None:
         what = f"{request.how.name} needs an index of the table {tables[0].alias!r}, and there is none"
         raise QueryError("HOW", f"{what}, because {lookup}; leave how out and rank in foreachBatch")
@@ -254,8 +268,31 @@ def plan_with_tables(
         # A conjunct over the stream alone is part of the condition, and not a filter.
         filters, written = (), tuple(part for part, _ in parts if isinstance(part, Phrase))
         steps = (TableStep(tables[0], written, (), _name_join(request.how), lookup),)
+    for step in steps:
+        if isinstance(step.lookup, str):
+            _refuse_declared(frames, [step.table], step.lookup)
     on = list_conditions(request.on, request.predicates)
     return TablesJoin(given, frames, joined, filters, steps, request.has_result_time, on)
+
+
+def _refuse_declared(frames: Mapping[str, DataFrame], tables: Sequence[Stream], why: str) -> None:
+    """Refuse a ``th.Table`` of which there is no index. Spark's own join does not follow its changes.
+
+    Raises
+    ------
+    QueryError
+        TABLE_FOLDER if no folder is shared, or TABLE_INDEX.
+    """
+    for table in tables:
+        if find_declared(frames[table.alias]) is None:
+            continue
+        what = f"table {table.alias!r} is a th.Table, whose versions are staged with an index"
+        if why in (NO_FOLDER, NO_SHARED_FOLDER):
+            hint = 'give mailbox="hdfs://..." or "file:/shared/..."'
+            what += f" in a folder that all executors share, and {why}"
+            raise QueryError("TABLE_FOLDER", f"{what}; {hint}")
+        hint = "write the conjunct in another way, or join the DataFrame itself"
+        raise QueryError("TABLE_INDEX", f"{what}, and there is none, because {why}; {hint}")
 
 
 def _plan_lookups(
@@ -320,7 +357,7 @@ def _find_how_problems(
         )
         if how.name in ("semi", "anti"):
             what += f", and {{{stream.alias!r}: ..., {table.alias!r}: ...}} names the stream first"
-        return [QueryError("HOW", what)]
+        return [QueryError("TABLE_PRESERVED", what)]
     return []
 
 

@@ -47,6 +47,19 @@ def _by_stream(key: str, scale: float = 1.0) -> Read:
     return read
 
 
+def _by_table(key: str) -> Read:
+    def read(entry: Entry) -> Samples:
+        for alias, table in entry.get("tables", {}).items():
+            yield {"table": alias}, float(table[key])
+
+    return read
+
+
+def _refused(entry: Entry) -> Samples:
+    for alias, table in entry.get("tables", {}).items():
+        yield {"table": alias}, float(table["refused"] is not None)
+
+
 def _by_phase(entry: Entry) -> Samples:
     for phase, millis in entry["durations_ms"].items():
         yield {"phase": phase}, millis / 1000
@@ -96,6 +109,13 @@ GAUGES: Mapping[str, tuple[str, Read]] = {
     "segments": ("live segments", _whole("segments")),
     "waiting_tuples": ("tuples of a multiway join that find no room in flight", _whole("waiting")),
     "undecided_tuples": ("tuples of an outer or anti join that have no partner so far", _whole("undecided")),
+    "table_version": ("the version that the last epoch read, by table", _by_table("version")),
+    "table_rows": ("rows of this version, by table", _by_table("rows")),
+    "table_age_seconds": (
+        "the time since the version was last that of its source, by table",
+        _by_table("age_s"),
+    ),
+    "table_refused": ("1 if a later version was refused, 0 otherwise, by table", _refused),
     "units": ("units that took part in the last epoch", _units),
     "imbalance": ("what the busiest unit received, divided by the mean of all; 1 is even", _imbalance),
 }

@@ -33,6 +33,19 @@ class Export(Protocol):
         """Take note that a query has ended; ``error`` is the line that says why, None if it was stopped."""
 
 
+class Reader(Protocol):
+    """An object that follows which runs of queries take part in a join."""
+
+    def begin(self, run: str) -> None:
+        """Take note that a run of a query begins."""
+
+    def report(self, run: str, join: str) -> None:
+        """Take note that a run has reported an epoch of a join."""
+
+    def end(self, run: str) -> None:
+        """Take note that a run has ended."""
+
+
 class Listener(StreamingQueryListener):
     """Spark's listener, which passes the counters of each join to all who watch it."""
 
@@ -44,6 +57,7 @@ class Listener(StreamingQueryListener):
         self._unreported: dict[str, str] = {}
         """The name of the query of each run that has reported no epoch yet."""
         self.exports: list[Export] = []
+        self.readers: list[Reader] = []
         self._marks = RunningMarks()
 
     def onQueryStarted(self, event: Any) -> None:
@@ -75,6 +89,8 @@ class Listener(StreamingQueryListener):
             self._unreported.pop(run, None)
         watermark = (report.get("eventTime") or {}).get("watermark")
         for entry in list_epochs(report):
+            for reader in self.readers:
+                reader.report(run, entry["join"])
             key = run, entry["join"]
             name = self._names.setdefault(run, str(report.get("name") or report["id"]))
             LOG.info("%s", describe_epoch(name, entry))
@@ -91,6 +107,8 @@ class Listener(StreamingQueryListener):
         """Mark a query as running. ``name`` is the name that the user gave it."""
         self._marks.mark(query, run)
         self._unreported[run] = name or query
+        for reader in self.readers:
+            reader.begin(run)
 
     def forget(self, run: str, exception: str | None) -> None:
         """Forget a run that has ended, by itself or by an exception with this text.
@@ -98,6 +116,8 @@ class Listener(StreamingQueryListener):
         A run that fails before its first report may be one of a join, so its failure is passed on too.
         """
         self._marks.release(run)
+        for reader in self.readers:
+            reader.end(run)
         unreported = self._unreported.pop(run, None)
         name = self._names.pop(run, None if exception is None else unreported)
         for export in self.exports:

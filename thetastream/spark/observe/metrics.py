@@ -121,6 +121,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         by_unit = {unit["unit"]: unit for unit in map(json.loads, texts)}
         units = [by_unit[number] for number in sorted(by_unit)]
         total, tasks = _sum_units(units), _sum_tasks(units)
+        tables = _find_tables(units)
         began = report.get("timestamp")
         streams = _sum_streams(units, began)
         yield {
@@ -137,6 +138,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "rho": compute_efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units make the same decisions.
             **({"tasks": tasks} if tasks else {}),
+            **({"tables": tables} if tables else {}),
             "plan": json.loads(plans[0]) if plans else None,
             "control": _find_control(report, join),
             "units": [{**unit, "rho": compute_efficiency(unit)} for unit in units],
@@ -240,6 +242,11 @@ def _sum_tasks(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
             for counter, n in counters.items():
                 mine[counter] += n
     return total
+
+
+def _find_tables(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Find the version of each table that an epoch has read, by alias. All its tasks read the same one."""
+    return {alias: table for unit in units for alias, table in unit.get("tables", {}).items()}
 
 
 def compute_efficiency(counters: Mapping[str, int]) -> float | None:

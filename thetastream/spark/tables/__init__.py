@@ -1,0 +1,1 @@
+"""Tables beside streams: where rows come from, how versions are staged, and how changes are followed."""

@@ -1,0 +1,336 @@
+"""Stages tables as versions: a version has the rows of a table as runs of an index.
+
+    source -> stamp -- as before -------------------------------------------> nothing
+                 |
+                 +-- another --> rows: columns, keys --> runs -> same content -> nothing
+                                             |             +---> new version
+                                             +-- columns gone, keys twice -> refused: the old version stays
+
+Only workers use the folder of versions, because a client of Spark Connect may be on another machine. The
+driver asks one of them for each step.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from threading import Lock
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.cloudpickle import dumps, loads
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    GeographyType,
+    GeometryType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
+
+from thetastream.conditions import parse
+from thetastream.conditions.names import find_columns
+from thetastream.core.columns import HASH
+from thetastream.core.errors import QueryError
+from thetastream.lowering.domains import quote
+from thetastream.runtime.observe.epoch_lines import LOG
+from thetastream.runtime.state.segment_cache import describe_layout
+from thetastream.runtime.table_runs import LookupFlow, StagedTable, TableFolder
+from thetastream.runtime.table_versions import NEW, Refused, SourceCheck, Version
+from thetastream.spark.dataflow.exchange import select_block_columns
+from thetastream.spark.dataflow.wide_rows import fill_up
+from thetastream.spark.session.configure import count_partitions, read_meaning
+from thetastream.spark.tables.stamp import NotReady
+from thetastream.spark.tables.table import Table
+from thetastream.spark.task_properties import read_task
+
+T = TypeVar("T")
+
+
+class RefusedVersionWarning(UserWarning):
+    """A changed table was not staged as a new version, because the query cannot use it."""
+
+
+def stage_rows(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> Version:
+    """Write the rows of a table as runs of the index. This runs a job."""
+    flat = _add_hashes(select_block_columns(flow.table, table).coalesce(count_partitions(table.sparkSession)))
+    filled = fill_up(flat, f"a row of table {flow.table.alias!r}")
+    step = folder.make_staging_step(flow.lookup.plan, read_task)
+    columns = "run string, n_rows bigint, nbytes bigint, content bigint"
+    rows = filled.mapInArrow(step, columns).collect()
+    n_rows = sum(row.n_rows for row in rows)
+    has_content = HASH in flat.columns
+    content = f"{n_rows} {sum(row.content for row in rows) % (1 << 64)}" if has_content else None
+    runs = tuple(sorted(row.run for row in rows))
+    return Version(NEW, runs, n_rows, sum(row.nbytes for row in rows), time.time(), content)
+
+
+def stage_once(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> StagedTable:
+    """Stage a DataFrame as the only version."""
+    version = replace(stage_rows(flow, table, folder), number=1)
+    return StagedTable(version, str(table.semanticHash()))
+
+
+@dataclass(frozen=True)
+class TableStaging:
+    """How the rows of a table are staged for one join."""
+
+    table: Table
+    flow: LookupFlow
+    folder: TableFolder
+    spark: SparkSession
+    planned: StructType
+    """The columns of the table when the join was planned."""
+    name: str
+    """The name of the versions."""
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+    _refused: set[str] = field(default_factory=set, repr=False, compare=False)
+    """What was wrong with versions, of which a warning was given."""
+
+    @property
+    def alias(self) -> str:
+        """The alias of the table in the join."""
+        return self.flow.table.alias
+
+    def begin(self) -> StagedTable:
+        """Stage the rows of now, if they are not staged, and return what the join reads.
+
+        Raises
+        ------
+        QueryError
+            TABLE_SCHEMA or TABLE_KEYS if the query cannot use the rows, or TABLE_BUSY.
+        """
+        version = self.stage_now()
+        table = self.table
+        return StagedTable(version, self.name, self.name, table.every is not None, table.max_age_s)
+
+    def stage_now(self, folder: TableFolder | None = None) -> Version:
+        """Do what ``stage`` does, for a program that does not try again.
+
+        Raises
+        ------
+        QueryError
+            TABLE_BUSY if another program is writing the table.
+        """
+        try:
+            return self.stage(folder)
+        except NotReady as why:
+            what = f"table {self.alias!r} cannot be read now: {why}; try again when the table is written"
+            raise QueryError("TABLE_BUSY", what) from None
+
+    def refresh(self) -> None:
+        """Stage the rows of now, if they have changed. If they cannot be used, the newest version stays."""
+        try:
+            self.stage()
+        except NotReady as why:
+            LOG.info("table %s is read later: %s", self.alias, why)
+        except QueryError as error:
+            if str(error) not in self._refused:
+                self._refused.add(str(error))
+                what = f"{error}. The query goes on with the last version"
+                LOG.warning("%s", what)
+                warnings.warn(what, RefusedVersionWarning, stacklevel=2)
+
+    def stage(self, folder: TableFolder | None = None) -> Version:
+        """Stage the rows of now, unless they are those of the newest version, and return that version.
+
+        Parameters
+        ----------
+        folder : TableFolder, optional
+            Another folder than that of the join.
+
+        Raises
+        ------
+        QueryError
+            TABLE_SCHEMA or TABLE_KEYS if the query cannot use the rows.
+        NotReady
+            If another program is writing the table.
+        """
+        with self._lock:
+            try:
+                return self._stage(folder or self.folder)
+            except QueryError as error:
+                refuse = _Refuse(folder or self.folder, self.name, error.condition, error.message)
+                ask_worker(self.spark, refuse)
+                raise
+
+    def _stage(self, folder: TableFolder) -> Version:
+        # 1. Compare what the source looks like.
+        began_s = time.monotonic()
+        newest, check = ask_worker(self.spark, _Read(folder, self.name))
+        stamp = self.table.stamp(self.spark)
+        if newest is not None and stamp is not None and stamp == check.stamp:
+            return self._note(folder, newest, stamp, began_s)
+        # 2. Compare the rows, and stage them.
+        frame = self.table.read(self.spark)
+        self._check_columns(frame)
+        self.table.check_keys(frame, self.alias)
+        version = None if newest is None else self._find_equal(frame, newest)
+        if version is None:
+            version = stage_rows(self.flow, frame, folder)
+        if stamp != self.table.stamp(self.spark):
+            raise NotReady("its files have changed while they were read")
+        return self._note(folder, version, stamp, began_s)
+
+    def _note(self, folder: TableFolder, version: Version, stamp: str | None, began_s: float) -> Version:
+        """Write down that the rows of the source are those of this version since ``began_s``."""
+        elapsed_s = time.monotonic() - began_s
+        return ask_worker(self.spark, _Note(folder, self.name, version, stamp, elapsed_s, self.table.keep))
+
+    def _find_equal(self, frame: DataFrame, newest: Version) -> Version | None:
+        """Return the newest version if the rows are still the same. Reading them costs less than staging."""
+        flat = _add_hashes(select_block_columns(self.flow.table, frame))
+        if newest.content is None or HASH not in flat.columns:
+            return None
+        total = F.sum(F.col(HASH).cast("decimal(38, 0)"))
+        n_rows, summed = flat.agg(F.count("*"), F.coalesce(total, F.lit(0))).collect()[0]
+        return newest if newest.content == f"{n_rows} {int(summed) % (1 << 64)}" else None
+
+    def _check_columns(self, frame: DataFrame) -> None:
+        """Refuse rows in which a column that the query reads is missing, or has another type."""
+        read, found = self._list_read(), {one.name: one.dataType.simpleString() for one in frame.schema}
+        for planned in self.planned:
+            name, type_ = planned.name, planned.dataType.simpleString()
+            if name.casefold() not in read:
+                continue
+            if name not in found:
+                what = f"its column {name!r} is gone; it has {', '.join(found)}"
+            elif found[name] != type_:
+                what = f"its column {name!r} is {found[name].upper()} and was {type_.upper()}"
+            else:
+                continue
+            hint = "restore the column, or start the query again with a new plan"
+            raise QueryError(
+                "TABLE_SCHEMA", f"table {self.alias!r} cannot be used as it is now: {what}; {hint}"
+            )
+
+    def _list_read(self) -> set[str]:
+        """List the columns of the table that the query reads, in lower case."""
+        side = self.flow.table
+        read = {one.field.casefold() for one in side.carried}
+        for text in (*(text for _, text in side.computed), *(one.text for one in side.filters)):
+            named = find_columns(parse(text), side.alias)
+            read |= {name.casefold() for name in self.planned.names} if named is None else named
+        return read
+
+
+def plan_staging(table: Table, flow: LookupFlow, folder: TableFolder, frame: DataFrame) -> TableStaging:
+    """Plan how a join stages a table. ``frame`` has the columns of the table."""
+    meaning = sorted(read_meaning(frame.sparkSession).items())
+    parts = repr((flow.name, table.identity, describe_layout(flow.lookup.plan), flow.table, meaning))
+    name = blake2b(parts.encode(), digest_size=12).hexdigest()
+    staging = TableStaging(table, flow, folder, frame.sparkSession, frame.schema, name)
+    known: TableStaging = table.stagings.setdefault(name, staging)
+    return known
+
+
+def _add_hashes(flat: DataFrame) -> DataFrame:
+    """Add the hash of each row as the column ``HASH``, unless Spark cannot hash a column.
+
+    Spark's hash passes over NULL and takes some texts of a collation for equal.
+    """
+    hashed: list[Column] = []
+    for one in flat.schema:
+        hashed += _list_hashed(one)
+    try:
+        found = flat.select("*", F.xxhash64(*(hashed or [F.lit(0)])).alias(HASH))
+        _ = found.schema
+    except AnalysisException:
+        return flat
+    return found
+
+
+def ask_worker(spark: SparkSession, work: Callable[[], T]) -> T:
+    """Call a function in a Python worker of Spark, and return what it returns."""
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"answer": pa.array([_pack(work())], pa.binary())})
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(step, "answer binary").collect()
+    found: T = loads(row.answer)
+    return found
+
+
+def _pack(value: object) -> bytes:
+    packed: bytes = dumps(value)  # type: ignore[no-untyped-call]
+    return packed
+
+
+def _list_hashed(column: StructField) -> list[Column]:
+    value, type_ = F.col(quote(column.name)), column.dataType
+    if isinstance(type_, GeometryType | GeographyType):
+        value = F.call_function("st_asbinary", value)
+    elif isinstance(type_, ArrayType | MapType | StructType | VariantType):
+        value = F.to_json(F.struct(value), {"ignoreNullFields": "false"})
+    elif isinstance(type_, StringType):
+        value = value.cast("binary")
+    return [value, F.col(quote(column.name)).isNull()]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Reads the newest version whose runs are there, and what the last comparison has found."""
+
+    folder: TableFolder
+    name: str
+
+    def __call__(self) -> tuple[Version | None, SourceCheck]:
+        versions = self.folder.open_versions(self.name)
+        newest = versions.read_newest()
+        is_there = newest is not None and self.folder.has_runs(newest)
+        return (newest if is_there else None), versions.read_check()
+
+
+@dataclass(frozen=True)
+class _Note:
+    """Adds a version unless there is an equal one, and writes down that it is as its source is."""
+
+    folder: TableFolder
+    name: str
+    version: Version
+    """Its number is ``NEW`` if it is not added yet."""
+    stamp: str | None
+    elapsed_s: float
+    """The time since the source was compared."""
+    keep: int
+
+    def __call__(self) -> Version:
+        versions = self.folder.open_versions(self.name)
+        newest, mine = versions.read_newest(), self.version
+        if mine.number == NEW:
+            # Another program may have staged the same rows.
+            is_known = newest is not None and mine.content is not None and newest.content == mine.content
+            if is_known and newest is not None and self.folder.has_runs(newest):
+                self.folder.remove_runs(set(mine.runs) - set(newest.runs))
+                mine = newest
+            else:
+                mine = newest = versions.add(mine)
+        if newest is not None and newest.number == mine.number:
+            versions.write_check(SourceCheck(time.time() - self.elapsed_s, self.stamp))
+        self.folder.drop_replaced(self.name, self.keep)
+        return mine
+
+
+@dataclass(frozen=True)
+class _Refuse:
+    """Writes down that the rows of now cannot be used."""
+
+    folder: TableFolder
+    name: str
+    condition: str
+    what: str
+
+    def __call__(self) -> None:
+        versions = self.folder.open_versions(self.name)
+        check = versions.read_check()
+        same = check.refused is not None and check.refused.what == self.what
+        if not same:
+            versions.write_check(replace(check, refused=Refused(self.condition, self.what, time.time())))

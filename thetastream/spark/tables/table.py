@@ -1,0 +1,226 @@
+"""``th.Table`` declares a table that joins with streams: where its rows come from, and how it changes."""
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from datetime import timedelta
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from thetastream.core.errors import QueryError
+from thetastream.core.folder import is_uri
+from thetastream.core.spans import Duration, parse_duration
+from thetastream.lowering.domains import quote
+from thetastream.spark.tables.stamp import stamp_delta, stamp_files, stamp_frame
+
+TableSource: TypeAlias = DataFrame | Callable[[SparkSession], DataFrame] | str | Path
+"""A batch DataFrame, a function that reads one, or the path or URI of a table."""
+FILE_FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
+"""The formats whose tables are folders of files."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table that joins with streams, and that may change while a query runs.
+
+    Give it to ``th.join``, ``th.plan`` or ``th.sql`` as one of the inputs, in place of a batch DataFrame.
+    Its rows are staged with an index, as versions. Each epoch of a query reads one version of a table for all
+    its rows. An epoch that runs again reads the same version as before.
+
+    Parameters
+    ----------
+    source : DataFrame, function, str or Path, optional
+        A batch DataFrame; a function that takes the Spark session and returns one; or the path or URI of the
+        table. It may be left out if ``format`` and ``options`` name the table, as for ``jdbc``.
+    format : str, optional
+        The format of a path, as Spark names it. By default, it is ``parquet``.
+    options : mapping of str, optional
+        Options with which Spark reads the format.
+    every : str or timedelta, optional
+        How often the program looks whether the table has changed, while a query reads it. A changed table is
+        staged as a new version, which later epochs read. By default, a table is staged when the DataFrame of
+        the join is built, and after that only ``th.stage`` stages it again.
+    keep : int
+        The number of newest versions that stay in the folder. Those that an epoch may read again stay too.
+    max_age : str or timedelta, optional
+        The query ends with TABLE_STALE if a new epoch would read a version that was last equal to its source
+        so long ago. By default, it goes on with the last version.
+    key : str or sequence of str, optional
+        The columns that name what a row is about. A version in which two rows have the same key is refused
+        (TABLE_KEYS).
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE or INVALID_DURATION.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> th.Table("/lake/prices", every="1 minute", keep=5)
+    Table('/lake/prices', every='1 minute', keep=5)
+    """
+
+    source: TableSource | None = None
+    _: KW_ONLY
+    format: str | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    every: Duration | None = None
+    keep: int = 3
+    max_age: Duration | None = None
+    key: str | Sequence[str] = ()
+    stagings: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    """The ``TableStaging`` of each join that this program has planned, by the name of its versions."""
+    _token: str = field(default_factory=lambda: uuid.uuid4().hex, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        is_path = isinstance(self.source, str | Path)
+        if not is_path and not isinstance(self.source, DataFrame) and not callable(self.source):
+            if self.source is not None or self.format is None:
+                what = "source must be a batch DataFrame, a function that returns one, or a path"
+                raise QueryError("BAD_VALUE", f"{what}, not {self.source!r}")
+        elif not is_path and (self.format is not None or self.options):
+            raise QueryError("BAD_VALUE", "format and options belong to a path; leave them out")
+        if isinstance(self.source, DataFrame) and self.source.isStreaming:
+            raise QueryError(
+                "BAD_VALUE", "source must be a batch DataFrame, and this is a stream; join it as it is"
+            )
+        if isinstance(self.keep, bool) or not isinstance(self.keep, int) or self.keep < 1:
+            raise QueryError("BAD_VALUE", f"keep must be an integer of at least 1, not {self.keep!r}")
+        for name, value in (("every", self.every), ("max_age", self.max_age)):
+            if value is not None and _count_seconds(value) <= 0:
+                what = f'{name} must be a positive span of time such as "10 seconds", not {value!r}'
+                raise QueryError("INVALID_DURATION", what)
+        if self.every_s is not None and self.max_age_s is not None and self.max_age_s <= self.every_s:
+            what = f"max_age ({self.max_age}) must be longer than every ({self.every})"
+            raise QueryError("BAD_VALUE", f"{what}: a version is as old as every before the next comparison")
+
+    def __repr__(self) -> str:
+        shown = [repr(self.source)] if isinstance(self.source, str | Path) else [self._describe_source()]
+        for one in fields(self)[1:]:
+            value, default = getattr(self, one.name), {} if one.name == "options" else one.default
+            if one.repr and value != default:
+                shown.append(f"{one.name}={value!r}")
+        return f"Table({', '.join(shown)})"
+
+    @property
+    def every_s(self) -> float | None:
+        """``every`` in seconds."""
+        return None if self.every is None else _count_seconds(self.every)
+
+    @property
+    def max_age_s(self) -> float | None:
+        """``max_age`` in seconds."""
+        return None if self.max_age is None else _count_seconds(self.max_age)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of ``key``."""
+        return (self.key,) if isinstance(self.key, str) else tuple(self.key)
+
+    @property
+    def identity(self) -> str:
+        """What tells this table from others. It is the same in all programs if the table has a name."""
+        if isinstance(self.source, str | Path) or self.source is None:
+            return repr((self._path, self.format, sorted(self.options.items()), self.keys))
+        return self._token
+
+    @property
+    def has_name(self) -> bool:
+        """Whether all programs read the same table, because a path or options name it."""
+        return self.identity != self._token
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Read the rows of now."""
+        if isinstance(self.source, DataFrame):
+            stamp_frame(self.source)  # Spark lists the files of the DataFrame anew.
+            return self.source
+        if callable(self.source):
+            frame = self.source(spark)
+            if not isinstance(frame, DataFrame) or frame.isStreaming:
+                what = "the function of a table must return a batch DataFrame of Spark"
+                raise QueryError("BAD_VALUE", f"{what}, not {type(frame).__name__}")
+            return frame
+        reader = spark.read.format(self.format or FILE_FORMATS[0])
+        for name, value in self.options.items():
+            reader = reader.option(name, value)  # type: ignore[arg-type]
+        return reader.load() if self._path is None else reader.load(self._path)
+
+    def stamp(self, spark: SparkSession) -> str | None:
+        """Describe the source without its rows; None if only its rows say whether it has changed.
+
+        Raises
+        ------
+        NotReady
+            If another program is writing the table.
+        """
+        if isinstance(self.source, DataFrame):
+            roots = stamp_frame(self.source)
+            return None if roots is None else stamp_files(spark, roots)
+        if self._path is None or callable(self.source):
+            return None
+        format_ = (self.format or FILE_FORMATS[0]).lower()
+        if format_ == "delta":
+            return stamp_delta(spark, self._path)
+        return stamp_files(spark, [self._path]) if format_ in FILE_FORMATS else None
+
+    def check_keys(self, frame: DataFrame, alias: str) -> None:
+        """Refuse rows if two of them have the same key. A key that is NULL names nothing.
+
+        Raises
+        ------
+        QueryError
+            TABLE_KEYS.
+        """
+        if not self.keys:
+            return
+        keys = [F.col(quote(name)) for name in self.keys]
+        named = reduce(DataFrame.where, (key.isNotNull() for key in keys), frame)
+        twice = named.groupBy(*keys).count().where("count > 1").select(*keys)
+        found = twice.limit(1).collect()
+        if found:
+            which = ", ".join(f"{name}={value!r}" for name, value in found[0].asDict().items())
+            what = f"table {alias!r} has two rows with {which}"
+            raise QueryError("TABLE_KEYS", f"{what}, and key= allows one; remove one of them")
+
+    def describe(self) -> str:
+        """Describe the table, and how its changes are followed, in a few words."""
+        follows = "staged when the DataFrame is built"
+        if self.every is not None:
+            format_ = self.format or FILE_FORMATS[0]
+            is_stamped = isinstance(self.source, str | Path) and format_ in (*FILE_FORMATS, "delta")
+            by = "its files" if is_stamped else "its rows"
+            by = "its version" if format_ == "delta" else by
+            follows = f"followed every {self.every} by {by}, {self.keep} versions are kept"
+        if self.max_age is not None:
+            follows += f", ends when older than {self.max_age}"
+        if self.keys:
+            follows += f", key {', '.join(self.keys)}"
+        return f"{self._describe_source()}, {follows}"
+
+    @property
+    def _path(self) -> str | None:
+        """The path on this machine as an absolute one, or a URI."""
+        if not isinstance(self.source, str | Path):
+            return None
+        text = str(self.source)
+        return text if is_uri(text) or re.match(r"[a-z][a-z0-9+.-]+:", text) else os.path.abspath(text)
+
+    def _describe_source(self) -> str:
+        if isinstance(self.source, DataFrame):
+            return "a DataFrame"
+        if callable(self.source):
+            return f"function {getattr(self.source, '__qualname__', repr(self.source))}"
+        return f"{self.format or FILE_FORMATS[0]} {self._path or 'of options'}"
+
+
+def _count_seconds(span: Duration) -> float:
+    """Return the seconds of a span; 0 if it is none."""
+    found = parse_duration(span) if isinstance(span, str) else span
+    return found.total_seconds() if isinstance(found, timedelta) else 0.0
