@@ -99,6 +99,12 @@ class Dimension:
         the other side it is false."""
         return (self.high if self.point is side else self.low) is not None
 
+    def list_keys(self, side: Side) -> list[int]:
+        """List the keys of ``side`` that the dimension compares."""
+        if self.point is side:
+            return [self.key]
+        return [bound.key for bound in (self.low, self.high) if bound is not None]
+
     def find_key(self, side: Side) -> int:
         """Return the key of ``side`` that the dimension compares. If there are two, it is the lower bound."""
         bound = self.low or self.high

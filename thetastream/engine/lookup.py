@@ -74,7 +74,8 @@ class Lookup:
         """Yield the places of tuples, the rows of a run, and the places of their partners in it."""
         condition, residual = self.plan.condition, Residual(self.plan.condition)
         keys = encode_key_rows(self.side, condition, probing)
-        candidates = probe_segments(runs.segments, runs.store, self.plan, keys, RowBytes(probing))
+        has_one = not self.how.has_pairs and residual.is_empty
+        candidates = probe_segments(runs.segments, runs.store, self.plan, keys, RowBytes(probing), has_one)
         for found, partner, stored, _ in candidates:
             found, stored = residual.keep(self.side, probing, found, partner, stored)
             if len(found):

@@ -63,6 +63,11 @@ class Residual:
         self._same = condition.same
         self._predicates = condition.predicates
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether each candidate is a match."""
+        return not (self._same or self._predicates)
+
     def keep(
         self, side: Side, payload: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s
     ) -> tuple[Int64s, Int64s]:

@@ -5,14 +5,12 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from thetastream.conditions import Phrase, Predicate
-from thetastream.core.condition import TIME
 from thetastream.core.how import How
 from thetastream.core.sides import Side
 from thetastream.engine.lookup import Lookup
 from thetastream.engine.store.box import IndexPlan
 from thetastream.families.answers import describe_answers
 from thetastream.families.pairs.flow import describe_pairs
-from thetastream.index import IndexSpec, Intervals, Sorted
 from thetastream.lowering.lower import lower
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Query, Resolver, Stream
@@ -89,25 +87,4 @@ def plan_lookup(
         return "no inequality and no band narrows what an index would read"
     if physical.residual and not how.is_inner:
         return f"Spark evaluates {physical.residual[0]}"
-    return LookupPlan(_class_by_length(physical, table), table)
-
-
-def _class_by_length(physical: PhysicalPlan, table: Side) -> PhysicalPlan:
-    """Return the plan with ranges of the table in classes by length, if they would lie in one order.
-
-    In one order, a single long range widens the search for all others.
-    """
-    condition, index = physical.condition, physical.indexes[table]
-    if index.shape != Sorted() or index.dimensions[0] == TIME:
-        return physical
-    (position,) = index.dimensions
-    ranges = condition.dimensions[position]
-    low, high = ranges.low, ranges.high
-    if ranges.point is table or low is None or high is None or low.key == high.key:
-        return physical
-    dimensions = list(condition.dimensions)
-    dimensions[position] = replace(ranges, high=None)
-    dimensions.append(replace(ranges, low=None))
-    by_length = IndexSpec(Intervals(), (), (position, len(dimensions) - 1))
-    condition = replace(condition, dimensions=tuple(dimensions))
-    return replace(physical, condition=condition, indexes=(by_length, by_length))
+    return LookupPlan(physical, table)

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.condition import TIME, Condition
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.core.sides import Side
+from thetastream.index.zones import find_levels
 
 Floats = npt.NDArray[np.float64]
 _NOTHING = np.zeros(0, dtype=np.int64)
@@ -173,6 +174,14 @@ class StoredRows(Protocol):
     def offsets(self) -> Int64s:
         """The first row of each bucket, as in ``Layout``."""
 
+    @property
+    def zoned(self) -> tuple[int, ...]:
+        """The columns of ``rows`` that have zones."""
+
+    @property
+    def zones(self) -> Int64s:
+        """Their zones, as ``thetastream.index.zones`` builds them."""
+
 
 class Search(NamedTuple):
     """What n probes look for in one run. Each ``Span`` has one interval per probe."""
@@ -187,6 +196,8 @@ class Search(NamedTuple):
     ranges: tuple[Span, ...] = ()
     """The intervals for the columns of ``Access.ranges``. The rows that lie in the last one are next to each
     other if the rows of a bucket are ordered."""
+    most: int = HIGHEST
+    """The number of partners that are enough for a probe. A shape may return more of them."""
 
     @property
     def n_probes(self) -> int:
@@ -261,12 +272,12 @@ class Shape(ABC):
         """Find the stored rows that lie in all intervals of each probe, at most ``capacity`` pairs at a time.
 
         By default, a compiled loop walks the buckets of each probe. Inside a bucket it bisects by the suffix,
-        and it compares the other columns of each row. A shape that compares many rows at once, for example by
-        a product of matrices, overrides this method.
+        passes blocks of rows by their zones, and compares the other columns of each row. A shape that
+        compares many rows at once, for example by a product of matrices, overrides this method.
         """
         from thetastream.kernels.walk import walk  # loads Numba
 
-        buckets, checked, suffix, ranges = search
+        buckets, checked, suffix, ranges, most = search
         slo = shi = entry = reach = _NOTHING
         if suffix >= 0:
             slo, shi = np.ascontiguousarray(ranges[-1].low), np.ascontiguousarray(ranges[-1].high)
@@ -278,7 +289,11 @@ class Shape(ABC):
             lo[:, j], hi[:, j] = span
         columns = np.array([*checked], dtype=np.int64)
         first, last = (np.ascontiguousarray(edge, dtype=np.int64) for edge in buckets)
-        cursor = np.array([0, -1, -1, 0], dtype=np.int64)
+        zoned = [(n, place) for place, n in enumerate(checked) if n in run.zoned]
+        zones = np.array([run.zoned.index(n) for n, _ in zoned], dtype=np.int64)
+        checks = np.array([place for _, place in zoned], dtype=np.int64)
+        levels = find_levels(len(run.rows))
+        cursor = np.array([0, -1, -1, 0, 0], dtype=np.int64)
         while True:
             out_probe, out_stored = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
             cursor[3] = 0
@@ -298,6 +313,11 @@ class Shape(ABC):
                 out_stored,
                 entry,
                 reach,
+                run.zones,
+                levels,
+                zones,
+                checks,
+                most,
             )
             yield Pairs(out_probe[:n], out_stored[:n], int(cursor[3]))
             if n < capacity:

@@ -91,6 +91,9 @@ class CandidatesUnit(AnsweringUnit):
         time = self._spec.condition.sides[side].time
         return super()._number(side, sort_tuples(batch, None if time is None else time.column))
 
+    def _needs_one(self, side: Side) -> bool:
+        return False  # the rest of the condition decides
+
     def _match(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
     ) -> Iterator[Matches]:

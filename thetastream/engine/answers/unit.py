@@ -137,6 +137,9 @@ class AnsweringUnit(Unit):
 
     # Joining
 
+    def _needs_one(self, side: Side) -> bool:
+        return not self._how.has_pairs and side in self._open and self._residual.is_empty
+
     def _match(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
     ) -> Iterator[Matches]:

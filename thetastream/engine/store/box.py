@@ -55,6 +55,9 @@ class IndexPlan:
     widths: tuple[Width | None, ...] = field(init=False)
     """The stored interval for each column of ``access.ranges``; None where the interval of a probe is not
     extended."""
+    zoned: tuple[int, ...] = field(init=False)
+    """The columns of the key rows that have zones: those that a conjunct bounds and that the index does not
+    order."""
 
     def __post_init__(self) -> None:
         stored = self.stored
@@ -73,6 +76,7 @@ class IndexPlan:
             object.__setattr__(self, "window_us", self._find_window_us())
         object.__setattr__(self, "access", Access(group, ranges))
         object.__setattr__(self, "widths", widths)
+        object.__setattr__(self, "zoned", self._find_zoned())
 
     def dimension(self, position: int) -> Dimension:
         """Return the dimension at ``position`` of the condition; -1 stands for the window."""
@@ -81,6 +85,19 @@ class IndexPlan:
         if self.condition.window is None:
             raise ValueError("the index uses the window, but the condition has no window")
         return self.condition.window
+
+    def _find_zoned(self) -> tuple[int, ...]:
+        shape, ordered = self.index.shape, self.access.ranges
+        if shape.suffix(self.access) < 0:
+            return ()  # values of neighbouring rows have nothing in common
+        if shape.layout.orders_ends:
+            ordered = ordered[1:]  # the ends of intervals are only checked
+        bounded = {
+            locate_key_column(key)
+            for dimension in self.condition.dimensions
+            for key in dimension.list_keys(self.stored)
+        }
+        return tuple(sorted(bounded - set(ordered)))
 
     def _find_window_us(self) -> int | float | None:
         window = self.condition.window

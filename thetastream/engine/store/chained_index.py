@@ -248,13 +248,19 @@ class ChainedIndex:
     # Probes
 
     def probe(
-        self, probes: Int64s, probe_bytes: RowBytes, plan: IndexPlan | None = None
+        self,
+        probes: Int64s,
+        probe_bytes: RowBytes,
+        plan: IndexPlan | None = None,
+        *,
+        has_one: bool = False,
     ) -> Iterator[Candidates]:
         """Find partners for probing key rows. ``plan`` must use the same index, its buckets, or a scan.
 
-        ``probe_bytes`` are the bytes of the probing tuples.
+        ``probe_bytes`` are the bytes of the probing tuples. If ``has_one``, one partner of a probe is enough.
         """
-        yield from probe_segments(self.segments, self._store, plan or self._plan, probes, probe_bytes)
+        plan = plan or self._plan
+        yield from probe_segments(self.segments, self._store, plan, probes, probe_bytes, has_one)
 
 
 def _is_mergeable(segments: list[SegmentMeta]) -> bool:

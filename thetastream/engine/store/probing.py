@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from thetastream.core.blocks import RowBytes, cut_pairs
 from thetastream.core.condition import TIME
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
 from thetastream.engine.store.run import search
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
@@ -30,14 +30,16 @@ def probe_segments(
     plan: IndexPlan,
     probes: Int64s,
     probe_bytes: RowBytes,
+    has_one: bool = False,
 ) -> Iterator[Candidates]:
     """Find partners for probing key rows among the tuples of these segments.
 
     ``probe_bytes`` are the bytes of the probing tuples. A piece has ``BYTES_AT_ONCE`` bytes at most, or one
-    pair.
+    pair. If ``has_one``, a probe is done as soon as it has one partner.
     """
     if not len(probes) or not segments:
         return
+    is_open = np.ones(len(probes), dtype=np.bool_)
     query = build_box(plan, probes)
     order = _sequence_probes(plan, query)
     if order is not None:
@@ -46,13 +48,14 @@ def probe_segments(
     for meta in segments:
         # 1. Choose the probes whose window touches the segment. Skip the window check if the segment lies
         #    inside all windows.
-        chosen, skip = None, frozenset[int]()
+        chosen, skip, touches = None, frozenset[int](), is_open
         if times is not None:
-            touches = (times.low <= meta.max_ts) & (times.high >= meta.min_ts)
-            if not touches.any():
-                continue
-            if not touches.all():
-                chosen = np.flatnonzero(touches)
+            touches = is_open & (times.low <= meta.max_ts) & (times.high >= meta.min_ts)
+        if not touches.any():
+            continue
+        if not touches.all():
+            chosen = np.flatnonzero(touches)
+        if times is not None:
             low = times.low if chosen is None else times.low[chosen]
             high = times.high if chosen is None else times.high[chosen]
             if low.max() <= meta.min_ts and high.min() >= meta.max_ts:
@@ -62,7 +65,10 @@ def probe_segments(
         wide = probe_bytes.mean + run.row_bytes.mean
         widest = probe_bytes.widest + run.row_bytes.widest
         capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
-        for found, stored, candidates in search(plan, run, query, chosen, skip, capacity):
+        most = 1 if has_one else HIGHEST
+        for found, stored, candidates in search(plan, run, query, chosen, skip, capacity, most):
+            if has_one:
+                is_open[found] = False
             found = found if order is None else order[found]
             if widest * len(found) <= BYTES_AT_ONCE:
                 yield found, run.payload, stored, candidates

@@ -5,10 +5,14 @@ segment of sparse history spans much more event time than the window. Inside it,
 than most conditions. If the shape of the index has one bucket, the rows are therefore cut into cells of equal
 depth by event time, and the shape orders the rows of each cell. A probe visits the cells that its window
 touches. A run of dense history is one cell.
+
+*Zones.* Columns that the index does not order have zones. So a probe passes rows that lie outside of its box
+in blocks (``thetastream.index.zones``). One range that is as long as all others together, or two inequalities
+that are rarely true together, cost a probe its partners and a few blocks.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +23,10 @@ from thetastream.core.condition import TIME, Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
 from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows, locate_key_column
 from thetastream.index.base import Layout, Pairs, Search, Span
+from thetastream.index.zones import build_zones
 
 TIME_COLUMN = locate_key_column(TIME)
+_NO_ROWS = np.zeros((0, 1), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,10 @@ class Run:
     """The bytes of each row of the payload."""
     is_cut_by_time: bool = False
     """Whether the buckets are time cells. If so, ``edges`` has the first event time of each cell."""
+    zoned: tuple[int, ...] = ()
+    """The columns of ``rows`` that have zones."""
+    zones: Int64s = field(default_factory=lambda: build_zones(_NO_ROWS, ()))
+    """The zones, of shape (zones, 2 * columns)."""
 
     @property
     def n_rows(self) -> int:
@@ -49,7 +59,8 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the run occupies, which are part of the memory load volume of the unit."""
-        return int(self.payload.nbytes) + self.rows.nbytes + self.edges.nbytes + self.offsets.nbytes
+        arrays = (self.rows, self.edges, self.offsets, self.zones)
+        return int(self.payload.nbytes) + sum(array.nbytes for array in arrays)
 
 
 def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) -> Run:
@@ -62,7 +73,17 @@ def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) 
         payload, rows = payload.take(layout.order), rows[layout.order]
     widths = tuple(_find_widest(rows, width) for width in plan.widths)
     rows = np.ascontiguousarray(rows)
-    return Run(payload, rows, layout.edges, layout.offsets, widths, RowBytes(payload), cells is not None)
+    return Run(
+        payload,
+        rows,
+        layout.edges,
+        layout.offsets,
+        widths,
+        RowBytes(payload),
+        cells is not None,
+        plan.zoned,
+        build_zones(rows, plan.zoned),
+    )
 
 
 def _arrange_cells(plan: IndexPlan, rows: Int64s) -> Layout | None:
@@ -112,12 +133,15 @@ def search(
     chosen: npt.NDArray[np.int64] | None,
     skip: frozenset[int],
     capacity: int,
+    most: int = HIGHEST,
 ) -> Iterator[Pairs]:
     """Find the stored rows inside the boxes of probes, at most ``capacity`` pairs at a time.
 
-    ``chosen`` restricts the search to some probes, and ``skip`` names the columns that need no check.
+    ``chosen`` restricts the search to some probes, and ``skip`` names the columns that need no check. Each
+    probe is done when it has ``most`` partners.
     """
-    found = plan.index.shape.match(run, _aim(plan, run, box, chosen, skip), capacity)
+    aimed = _aim(plan, run, box, chosen, skip)._replace(most=most)
+    found = plan.index.shape.match(run, aimed, capacity)
     return (
         found
         if chosen is None

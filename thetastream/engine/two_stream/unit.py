@@ -270,9 +270,15 @@ class Unit:
             return
         payload, rows = tuples
         self.counters.probed += len(rows)
-        row_bytes = RowBytes(payload)
-        probed = (index.probe(rows, row_bytes) for index in (self._indexes[side.other], *fresh))
+        row_bytes, has_one = RowBytes(payload), self._needs_one(side)
+        probed = (
+            index.probe(rows, row_bytes, has_one=has_one) for index in (self._indexes[side.other], *fresh)
+        )
         yield from self._match(side, payload, chain.from_iterable(probed))
+
+    def _needs_one(self, side: Side) -> bool:
+        """Whether one partner of each probing tuple of ``side`` is enough."""
+        return False
 
     def _match(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]

@@ -39,7 +39,7 @@ from thetastream.runtime.state.cache_folder import remove
 
 MAPPED_BYTES = 1 << 18
 """Files of at least this size are mapped. Mapping a smaller file takes longer than reading it."""
-_ARRAYS = ("rows", "edges", "offsets")
+_ARRAYS = ("rows", "edges", "offsets", "zones")
 _ALIGNMENT = 64
 _LENGTH = struct.Struct("<Q")
 
@@ -160,6 +160,7 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
     shapes = [getattr(run, name).shape for name in _ARRAYS]
     header: dict[str, Any] = {"segment": path.name, "layout": layout, "shapes": shapes}
     header |= {"widths": run.widths, "widest": run.row_bytes.widest, "is_cut_by_time": run.is_cut_by_time}
+    header["zoned"] = run.zoned
     text = json.dumps(header).encode()
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -208,9 +209,19 @@ def load(path: Path, plan: IndexPlan) -> Run:
         payload = next(iter(reader), None)
     if payload is None:
         raise EOFError(f"{path} ends behind the schema of the payload")
-    rows, edges, offsets = arrays
+    rows, edges, offsets, zones = arrays
     row_bytes = RowBytes(payload, int(header["widest"]))
-    run = Run(payload, rows, edges, offsets, tuple(header["widths"]), row_bytes, header["is_cut_by_time"])
+    run = Run(
+        payload,
+        rows,
+        edges,
+        offsets,
+        tuple(header["widths"]),
+        row_bytes,
+        header["is_cut_by_time"],
+        tuple(header["zoned"]),
+        zones,
+    )
     _keep(path, layout, run)
     return run
 
@@ -242,7 +253,7 @@ def describe_layout(plan: IndexPlan) -> str:
     A restarted query may use another index, or write its condition in another order.
     """
     side = plan.condition.sides[plan.stored]
-    return repr((plan.index, plan.access, plan.widths, side.time, side.keys))
+    return repr((plan.index, plan.access, plan.widths, plan.zoned, side.time, side.keys))
 
 
 def seal_file(path: Path, name: str) -> None:
