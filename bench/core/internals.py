@@ -4,6 +4,7 @@ from bench.papers.efficiency import brute_force, by_hash, by_range, matches
 from tests.support.controlled_run import ControlledRun
 from tests.support.local import LocalJoin, LocalMultiway
 from tests.support.local_run import LocalRun
+from thetastream import kernels as walk_kernel
 from thetastream.aggregates.base import Measure
 from thetastream.aggregates.operands import SideColumn
 from thetastream.aggregates.simple import Greatest, Least, MatchCount, Total
@@ -49,7 +50,6 @@ from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import IndexSpec
 from thetastream.index.base import CANDIDATE_S, INSERT_S
-from thetastream.kernels import walk as walk_kernel
 from thetastream.lowering.lower import choose_index
 from thetastream.models.base import AUTO, Model
 from thetastream.runtime.choice import FittedSpec
@@ -60,9 +60,9 @@ from thetastream.runtime.control.request import Request
 from thetastream.runtime.mailbox.files import Mailbox
 from thetastream.runtime.mailbox.outbox import list_pages
 from thetastream.runtime.state.manifest import FORMAT as STATE_FORMAT
-from thetastream.simulator import core_time
-from thetastream.simulator.core_time import Cluster, compute_core_parts, compute_driver_s
-from thetastream.simulator.load_curve import BISTREAM as BISTREAM_CURVE
+from thetastream.simulator import limits
+from thetastream.simulator.limits import Cluster, compute_core_parts, compute_driver_s
+from thetastream.simulator.scaling import BISTREAM as BISTREAM_CURVE
 from thetastream.simulator.scaling import Setting
 from thetastream.spark.dataflow.exchange import route_rows
 from thetastream.spark.session.standard_error import stderr_into

@@ -24,7 +24,7 @@ from thetastream.app import cli
 from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder
 from thetastream.core.identity import Part
-from thetastream.results.atomic_files import write_once
+from thetastream.results.version_log import write_once
 from thetastream.runtime.mailbox.files import Mailbox, Row, rows
 from thetastream.spark.sources.mailbox import MailboxReader
 

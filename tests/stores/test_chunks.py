@@ -23,8 +23,7 @@ from thetastream.results.description import Description
 from thetastream.results.selection import LONGEST, write_key
 from thetastream.results.staged import Origin
 from thetastream.stores import CassandraStore, HBaseStore
-from thetastream.stores.hbase import HBaseBackend
-from thetastream.stores.hbase_rows import HBaseRows
+from thetastream.stores.hbase import HBaseBackend, HBaseRows
 
 ORDERED: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.int8(), st.integers(-128, 127)),

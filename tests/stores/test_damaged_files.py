@@ -12,9 +12,9 @@ from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.folder import Folder
 from thetastream.results import recent
 from thetastream.results.recent import Recent
-from thetastream.results.sealed_file import check_tail
 from thetastream.results.staged import Staged
 from thetastream.stores import ParquetStore, parquet, parquet_files
+from thetastream.stores.parquet_files import check_tail
 
 
 @pytest.fixture(params=EMBEDDED)

@@ -8,7 +8,7 @@ from tests.support.stores import HELD, read_ids, stage
 from thetastream.results import history
 from thetastream.results.store import Store
 from thetastream.stores import cassandra
-from thetastream.stores.cassandra_session import CassandraTables
+from thetastream.stores.cassandra import CassandraTables
 
 pytestmark = pytest.mark.databases
 

@@ -1,8 +1,8 @@
 """Builds the service, which shows stores, running queries and a page about them over HTTP.
 
-    GET  /                                    the page
+    GET  /                                    the page, which loads nothing from other hosts
     GET  /health
-    GET  /queries                             the running queries and their last epochs
+    GET  /queries                             the running queries and their last epochs, from files of metrics
     GET  /stores                              the stores: columns, time, keys
     GET  /stores/{name}/snapshots             the snapshots
     GET  /stores/{name}/snapshots/{number}    the rows of one snapshot
@@ -10,35 +10,64 @@
     GET  /stores/{name}/subscribe             each snapshot once, as server-sent events
 
 Rows are JSON, or an Arrow IPC stream if the header ``Accept`` names its media type.
-
-Serves the page, which consists of files of HTML, CSS and JavaScript for the browser of a user.
-
-The page loads nothing from other hosts. A header tells the browser to refuse what another host sends.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from thetastream.core.errors import ThetastreamError
+from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.results.store import Store
-from thetastream.service.bodies import STATUS, HealthBody, write_message
+from thetastream.results.subscription import refuse_future, refuse_gap
+from thetastream.service.bodies import (
+    ALL,
+    EVENTS,
+    LARGEST_NUMBER,
+    PROBLEMS,
+    ROWS,
+    STATUS,
+    After,
+    HealthBody,
+    Number,
+    QueryBody,
+    SnapshotBody,
+    StoreList,
+    describe_snapshot,
+    describe_store,
+    write_message,
+)
+from thetastream.service.events import Feed, SubscriberLimits, Subscription
 from thetastream.service.guard import Guard, refuse_token
 from thetastream.service.limits import Limits
-from thetastream.service.routes import add_query_routes, add_store_routes
+from thetastream.service.questions import Questions
+from thetastream.service.running import KEPT_EPOCHS, MetricsFile, RunningQuery, describe_query
 from thetastream.service.statement_worker import JSON
 
 RETRY_AFTER_S = "2"
 """The time after which a client that was refused because of others may ask again, in seconds."""
 DESCRIBED = "a request must be one that /openapi.json describes"
+
+FOLDER = Path(__file__).parent / "static"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    # The browser asks each time whether a file has changed, so that it shows the page of a new version.
+    "Cache-Control": "no-cache",
+}
+
+SHOWN_EPOCHS = 120
+"""The number of epochs of each join in an answer, unless a request names another."""
 
 
 def build_app(
@@ -115,24 +144,90 @@ def _write_problem(
     return JSONResponse({"condition": condition, "message": message}, status, headers)
 
 
-FOLDER = Path(__file__).parent / "static"
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    # The browser asks each time whether a file has changed, so that it shows the page of a new version.
-    "Cache-Control": "no-cache",
-}
+def add_query_routes(app: FastAPI, metrics: Sequence[Path]) -> None:
+    """Add the route of the queries whose metrics are in these files."""
+    files = [MetricsFile(path) for path in metrics]
+
+    @app.get("/queries", responses=PROBLEMS)
+    def list_queries(
+        epochs: Annotated[int, Query(ge=1, le=KEPT_EPOCHS)] = SHOWN_EPOCHS,
+    ) -> list[RunningQuery]:
+        return [
+            describe_query(name, state, lines, epochs)
+            for file in files
+            for name, (state, lines) in file.read().items()
+        ]
 
 
-class PageFiles(StaticFiles):
-    """The route of the files that the page loads."""
+def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) -> None:
+    """Add the routes of these stores."""
+    seats = SubscriberLimits(limits.subscribers, limits.subscribers_per_client)
+    feeds = {name: Feed(store) for name, store in stores.items()}
+    questions = Questions(stores, limits)
 
-    def file_response(self, *arguments: Any, **options: Any) -> Response:
-        """Answer with a file and the headers of the page."""
-        answer = super().file_response(*arguments, **options)
-        answer.headers.update(HEADERS)
-        return answer
+    @app.get("/stores", responses=PROBLEMS)
+    def list_stores() -> StoreList:
+        return StoreList(
+            version=app.version, stores={name: describe_store(store) for name, store in stores.items()}
+        )
+
+    @app.get("/stores/{name}/snapshots", responses=PROBLEMS)
+    def list_snapshots(name: str, after: After = 0) -> list[SnapshotBody]:
+        return [describe_snapshot(one) for one in questions.find_store(name).snapshots(after)]
+
+    @app.get("/stores/{name}/snapshots/{number}", response_class=Response, responses={**PROBLEMS, **ROWS})
+    async def read_snapshot(
+        request: Request,
+        name: str,
+        number: Number,
+        first: Annotated[int | None, Query(ge=1, le=LARGEST_NUMBER)] = None,
+        accept: Annotated[str, Header()] = JSON,
+    ) -> Response:
+        store = questions.find_store(name)
+        return await questions.answer(request, partial(store.open_snapshot, number), ALL, accept, first)
+
+    @app.post("/stores/{name}/query", response_class=Response, responses={**PROBLEMS, **ROWS})
+    async def query(
+        request: Request, name: str, body: QueryBody, accept: Annotated[str, Header()] = JSON
+    ) -> Response:
+        store = questions.find_store(name)
+        open_rows = partial(store.open, body.snapshot, body.since, body.until, body.key)
+        return await questions.answer(request, open_rows, body.sql, accept)
+
+    @app.get("/stores/{name}/subscribe", response_class=Response, responses={**PROBLEMS, **EVENTS})
+    async def subscribe(
+        request: Request,
+        name: str,
+        since: Annotated[int | None, Query(ge=0, le=LARGEST_NUMBER)] = None,
+        sql: str | None = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        store = questions.find_store(name)
+        feed = feeds[name]
+        seen = _read_event_id(last_event_id) if last_event_id else since
+        first = await feed.list_after(seen)
+        if first:
+            refuse_gap(seen, first[0])
+        else:
+            await asyncio.to_thread(refuse_future, store, seen)
+        client = request.client.host if request.client else ""
+        give_back = seats.take(client)
+        try:
+            if sql is not None:
+                # If the statement cannot run, the request is refused before the first event.
+                await questions.check(store, sql, client)
+        except BaseException:
+            give_back()
+            raise
+        return Subscription(store, feed, seen, first, sql, client, questions, give_back)
+
+
+def _read_event_id(text: str) -> int:
+    # Python refuses to read a number of thousands of digits.
+    is_short = len(text) <= len(str(LARGEST_NUMBER))
+    if not (is_short and text.isascii() and text.isdigit() and int(text) <= LARGEST_NUMBER):
+        raise QueryError("BAD_VALUE", f"Last-Event-ID must be the number of a snapshot, not {text!r}")
+    return int(text)
 
 
 def add_page(app: FastAPI) -> None:
@@ -143,3 +238,13 @@ def add_page(app: FastAPI) -> None:
         return FileResponse(FOLDER / "index.html", headers=HEADERS)
 
     app.mount("/page", PageFiles(directory=FOLDER))
+
+
+class PageFiles(StaticFiles):
+    """The route of the files that the page loads."""
+
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        """Answer with a file and the headers of the page."""
+        answer = super().file_response(*arguments, **options)
+        answer.headers.update(HEADERS)
+        return answer

@@ -1,17 +1,23 @@
 """The bodies of requests and answers, as OpenAPI describes them, and the statuses of refusals.
 
 An error of the files of the service names their paths, which are nobody else's business. The log has each
-such error once, however many clients meet it.
+such error once, however many clients meet it. The bytes of answers are bounded, and count until the client
+has them.
 """
 
 import logging
+import time
 from collections import OrderedDict
+from collections.abc import Callable
+from threading import Condition
 from typing import Annotated, Any
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
 
-from thetastream.core.errors import ThetastreamError
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.stopping import Stop
 from thetastream.results.question import RESULTS
 from thetastream.results.snapshots import Snapshot
 from thetastream.results.store import Store
@@ -42,6 +48,30 @@ Number = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
 After = Annotated[int, Query(ge=0, le=LARGEST_NUMBER)]
 Value = str | int | float | bool | None
 Responses = dict[int | str, dict[str, Any]]
+ROWS: Responses = {
+    200: {
+        "description": "The rows.",
+        "content": {
+            JSON: {"schema": {"type": "array"}},
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+EVENTS: Responses = {200: {"description": "The events.", "content": {"text/event-stream": {}}}}
+
+LOG = logging.getLogger("thetastream.service")
+OF_FILES = ("STORE_DAMAGED", "STORE_UNREACHABLE", "NO_STORE", "NO_METRICS")
+"""The conditions of errors of the files of the service."""
+KEPT = 100
+"""The number of errors that are known to be in the log."""
+_LOGGED: OrderedDict[str, None] = OrderedDict()
+
+PIECE_BYTES = 1 << 16
+"""The bytes of an answer that are given to a connection at a time."""
+PATIENCE_S = 10.0
+"""How long an answer waits until others have been sent, in seconds."""
+LOOK_S = 0.1
+"""The time after which an answer that waits looks whether its client has left, in seconds."""
 
 
 class Problem(BaseModel):
@@ -49,6 +79,11 @@ class Problem(BaseModel):
 
     condition: str
     message: str
+
+
+PROBLEMS: Responses = {
+    status: {"model": Problem} for status in sorted({400, 401, 403, 422, *STATUS.values()})
+}
 
 
 class HealthBody(BaseModel):
@@ -94,21 +129,6 @@ class QueryBody(BaseModel):
     key: dict[str, Value | tuple[Value, Value]] = {}
 
 
-PROBLEMS: Responses = {
-    status: {"model": Problem} for status in sorted({400, 401, 403, 422, *STATUS.values()})
-}
-ROWS: Responses = {
-    200: {
-        "description": "The rows.",
-        "content": {
-            JSON: {"schema": {"type": "array"}},
-            ARROW: {"schema": {"type": "string", "format": "binary"}},
-        },
-    }
-}
-EVENTS: Responses = {200: {"description": "The events.", "content": {"text/event-stream": {}}}}
-
-
 def describe_store(store: Store) -> StoreBody:
     """Describe a store by plain values."""
     held = store.description
@@ -122,14 +142,6 @@ def describe_snapshot(snapshot: Snapshot) -> SnapshotBody:
     return SnapshotBody(number=snapshot.number, at=at, rows=snapshot.rows, reason=snapshot.reason)
 
 
-LOG = logging.getLogger("thetastream.service")
-OF_FILES = ("STORE_DAMAGED", "STORE_UNREACHABLE", "NO_STORE", "NO_METRICS")
-"""The conditions of errors of the files of the service."""
-KEPT = 100
-"""The number of errors that are known to be in the log."""
-_LOGGED: OrderedDict[str, None] = OrderedDict()
-
-
 def write_message(error: ThetastreamError) -> str:
     """Write the message of an error for a client, without paths of this machine."""
     if error.condition not in OF_FILES:
@@ -141,3 +153,72 @@ def write_message(error: ThetastreamError) -> str:
     while len(_LOGGED) > KEPT:
         _LOGGED.popitem(last=False)
     return "the service cannot read its files or reach their place; the log of the service names them"
+
+
+class ResponseMemory:
+    """The memory of all answers that a service holds. Its methods may be called from any thread."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._total = self._free = nbytes
+        self._changed = Condition()
+
+    @property
+    def n_held(self) -> int:
+        """The bytes that are taken."""
+        return self._total - self._free
+
+    def take(self, nbytes: int, stop: Stop) -> Callable[[], None]:
+        """Wait for memory, and return the function that gives it back.
+
+        Raises
+        ------
+        QueryError
+            TOO_BUSY if there is not enough memory in time, or if the client has left.
+        """
+        until = time.monotonic() + PATIENCE_S
+        with self._changed:
+            while nbytes > self._free:
+                if stop.is_set or time.monotonic() > until or nbytes > self._total:
+                    what = f"answers of {self.n_held / 1e6:,.0f} MB are being sent, and this one has"
+                    raise QueryError("TOO_BUSY", f"{what} {nbytes / 1e6:,.0f} MB: ask again later")
+                self._changed.wait(LOOK_S)
+            self._free -= nbytes
+
+        def give_back() -> None:
+            with self._changed:
+                self._free += nbytes
+                self._changed.notify_all()
+
+        return give_back
+
+
+class Encoded:
+    """An encoded answer. Its memory is given back when nothing refers to it any more."""
+
+    def __init__(self, content: bytes, give_back: Callable[[], None]) -> None:
+        self.content = content
+        self._give_back = give_back
+
+    def __del__(self) -> None:
+        """Give the memory back."""
+        self._give_back()
+
+
+class BoundedResponse(Response):
+    """A response that sends an answer in pieces, so that a connection holds no second copy of it."""
+
+    def __init__(self, answer: Encoded, media_type: str) -> None:
+        super().__init__(media_type=media_type)
+        self.headers["Content-Length"] = str(len(answer.content))
+        self._answer: Encoded | None = answer
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send the answer. After each piece, the connection waits until the client has taken most of it."""
+        answer, self._answer = self._answer, None
+        assert answer is not None
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        whole = memoryview(answer.content)
+        for start in range(0, max(1, len(whole)), PIECE_BYTES):
+            piece = bytes(whole[start : start + PIECE_BYTES])
+            is_last = start + PIECE_BYTES >= len(whole)
+            await send({"type": "http.response.body", "body": piece, "more_body": not is_last})

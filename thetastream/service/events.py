@@ -28,9 +28,8 @@ from thetastream.results.subscription import (
     refuse_gap,
     refuse_other_snapshot,
 )
-from thetastream.service.bodies import describe_snapshot, write_message
+from thetastream.service.bodies import PIECE_BYTES, Encoded, describe_snapshot, write_message
 from thetastream.service.questions import Questions
-from thetastream.service.responses import PIECE_BYTES, Encoded
 from thetastream.service.statement_worker import encode_json
 
 SILENCE_S = 10.0

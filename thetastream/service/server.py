@@ -1,19 +1,38 @@
-"""Runs the service on a socket that listens, within the limits of its connections."""
+"""Runs the service on a socket that listens, and bounds its connections before anybody has shown a token.
+
+    accept      at most ``connections``, and ``connections_per_client`` from one address
+    request     header within ``header_seconds``, body within ``body_seconds``
+    answer      the client takes a piece of it within ``send_seconds``
+
+If there are too many connections, the one that has waited longest for its request makes room, so half
+requests keep nobody out. A connection whose time is over is closed.
+"""
 
 import asyncio
+import errno
+import os
 import socket
-from dataclasses import replace
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from thetastream.core.errors import QueryError
-from thetastream.service.connections import Connections, ListeningSocket
 from thetastream.service.limits import Limits
 
 BACKLOG = 512
 """The number of connections that the system keeps until the service accepts them."""
+
+SWEEP_S = 0.5
+"""The time after which the connections are looked at again, in seconds."""
+NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""The errors of a system that can open no more connections."""
 
 
 class Server(uvicorn.Server):
@@ -105,3 +124,209 @@ def load_certificate(config: uvicorn.Config) -> None:
         raise QueryError(
             "CERTIFICATE", f"{what}; pass both files as PEM, --tls-cert and --tls-key"
         ) from error
+
+
+@dataclass(eq=False)
+class Connection:
+    """One connection, and the times at which it is closed."""
+
+    socket: socket.socket
+    client: str
+    request_by: float | None
+    """The time by which the request must be complete; None while it is answered."""
+    send_by: float | None = None
+    """The time by which the client must have taken a part of the answer; None if it need not."""
+
+    def is_late(self, now: float) -> bool:
+        """Whether a time is over."""
+        return min(self.request_by or now + 1, self.send_by or now + 1) < now
+
+    def end(self) -> None:
+        """Let the event loop find the connection closed. It then forgets what it wanted to send."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:  # The client has gone.
+            return
+
+
+class Connections:
+    """The connections of one service."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        # In the order in which they were accepted.
+        self._open: dict[int, Connection] = {}
+        self._per_client: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def find(self, number: int) -> Connection | None:
+        """Find a connection by the number of its file."""
+        return self._open.get(number)
+
+    def add(self, accepted: socket.socket, address: Any) -> bool:
+        """Add a connection, or return False if there is no room and none can make room."""
+        client = name_client(address)
+        if self._per_client[client] >= self._limits.connections_per_client:
+            has_room = self._make_room(client)
+        else:
+            has_room = len(self._open) < self._limits.connections or self._make_room(None)
+        if has_room:
+            request_by = time.monotonic() + self._limits.header_seconds
+            self._open[accepted.fileno()] = Connection(accepted, client, request_by)
+            self._per_client[client] += 1
+        return has_room
+
+    def remove(self, number: int) -> None:
+        """Forget a connection that is closed."""
+        found = self._open.pop(number, None)
+        if found is not None:
+            self._per_client[found.client] -= 1
+            if not self._per_client[found.client]:
+                del self._per_client[found.client]
+
+    def _make_room(self, client: str | None) -> bool:
+        """End the connection, of one client or of all, that has waited longest for its request."""
+        waiting = [
+            one for one in self._open.values() if one.request_by is not None and client in (None, one.client)
+        ]
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda one: one.request_by or 0.0)
+        oldest.end()
+        # It counts no more, although the event loop closes it a moment later.
+        self.remove(oldest.socket.fileno())
+        return True
+
+    async def end_late_ones(self) -> None:
+        """End connections whose time is over, until the task is cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = time.monotonic()
+            for one in [one for one in self._open.values() if one.is_late(now)]:
+                one.end()
+
+    def make_protocol(self, **options: Any) -> "BoundedProtocol":
+        """Make the protocol of one connection, as uvicorn asks for it."""
+        return BoundedProtocol(self, self._limits, **options)
+
+
+def name_client(address: Any) -> str:
+    """Name the client of an address. All addresses of an IPv6 network of 64 bits are one client.
+
+    >>> name_client(("127.0.0.1", 40000)), name_client(("2001:db8::1:2", 40000, 0, 0))
+    ('127.0.0.1', '2001:db8::/64')
+    """
+    host = str(address[0]).partition("%")[0]
+    found = ip_address(host)
+    if found.version == 4 or found.is_loopback:
+        return host
+    return str(found.ipv4_mapped or ip_network((int(found) >> 64 << 64, 64)))  # type: ignore[union-attr, unused-ignore]
+
+
+class ListeningSocket(socket.socket):
+    """A listening socket that accepts connections within limits, also before TLS begins.
+
+    Parameters
+    ----------
+    port : socket
+        The socket that listens. This object takes its file.
+    connections : Connections
+    """
+
+    def __init__(self, port: socket.socket, connections: Connections) -> None:
+        super().__init__(port.family, port.type, port.proto, fileno=port.detach())
+        self._connections = connections
+        # If the system has no more files, this one makes room to accept a connection and to close it.
+        self._spare = os.open(os.devnull, os.O_RDONLY)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection. One without room is closed. The event loop takes it for a client that left."""
+        try:
+            number, address = self._accept()  # type: ignore[attr-defined]
+        except OSError as error:
+            if error.errno in NO_FILES:
+                self._refuse_without_files()
+            raise
+        accepted = AcceptedSocket(self.family, self.type, self.proto, fileno=number)
+        if not self._connections.add(accepted, address):
+            accepted.close()
+            raise ConnectionAbortedError
+        accepted.forget = partial(self._connections.remove, number)
+        return accepted, address
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self.fileno() >= 0:
+            os.close(self._spare)
+        super().close()
+
+    def _refuse_without_files(self) -> None:
+        os.close(self._spare)
+        try:
+            number, _ = self._accept()  # type: ignore[attr-defined]
+            os.close(number)
+        finally:
+            self._spare = os.open(os.devnull, os.O_RDONLY)
+        raise ConnectionAbortedError
+
+
+class AcceptedSocket(socket.socket):
+    """The socket of a connection. It says when it is closed."""
+
+    forget: Any = None
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self.forget is not None and self.fileno() >= 0:
+            self.forget()
+        super().close()
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP on one connection, with times by which its client must act."""
+
+    def __init__(self, connections: Connections, limits: Limits, **options: Any) -> None:
+        super().__init__(**options)
+        self._all = connections
+        self._limits = limits
+        self._known: Connection | None = None
+        self._body_of: Any = None
+        """The request whose body has a time already."""
+
+    def connection_made(self, transport: Any) -> None:
+        self._known = self._all.find(transport.get_extra_info("socket").fileno())
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._set_time()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._set_time()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._known is not None:
+            self._known.send_by = time.monotonic() + self._limits.send_seconds
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._known is not None:
+            self._known.send_by = None
+
+    def _set_time(self) -> None:
+        """Set the time by which the request must be complete."""
+        if self._known is None:
+            return
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            if self._known.request_by is None:
+                self._known.request_by = time.monotonic() + self._limits.header_seconds
+        elif not cycle.more_body:
+            self._known.request_by = None
+        elif cycle is not self._body_of:
+            self._body_of = cycle
+            self._known.request_by = time.monotonic() + self._limits.body_seconds

@@ -27,8 +27,8 @@ from thetastream.core.errors import QueryError, StoreError, ThetastreamError
 from thetastream.core.search_path import list_program_folders, write_search_path
 from thetastream.core.stopping import Stop
 from thetastream.results.question import make_slow
+from thetastream.service.bodies import Encoded, ResponseMemory
 from thetastream.service.limits import Limits
-from thetastream.service.responses import Encoded, ResponseMemory
 from thetastream.service.statement_worker import ARROW, LENGTH
 
 GRACE_S = 2.0

@@ -3,75 +3,142 @@
     MLV of a unit = its share of the unexpired tuples that arrived while it stored tuples of its side
 
 As in a running query, a change moves nothing: a new unit gets its share of new tuples only, and a unit that
-leaves keeps its tuples until they expire.
-
-The join that is simulated: sizes of tuples, window, index and candidates, for any rate.
+leaves keeps its tuples until they expire. A load curve has straight lines between points.
 """
 
+import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from io import StringIO
+from math import isfinite
 from typing import NamedTuple
 
+from thetastream.core.errors import QueryError
 from thetastream.families.pairs.cost import estimate_unit_work
 from thetastream.families.pairs.workload import Inflow, Workload
 from thetastream.index import REGISTRY
 from thetastream.models import Biclique
 from thetastream.runtime.control.policies import GroupLoad, Load, Policy
-from thetastream.simulator.load_curve import LoadCurve
 
 MOST_UNITS = 500
 """The largest number of units of a side. A policy that limits work may ask for ever more units, because with
 random routing more units hardly reduce the work of each."""
 
-
-class Step(NamedTuple):
-    """What the simulated join looks like after an epoch."""
-
-    time_s: float
-    rate: float
-    """Tuples per second of both streams."""
-    units: tuple[int, int]
-    """Units that store left tuples, and units that store right tuples, from now on."""
-    mlv_bytes: tuple[float, float]
-    """MLV of both sides, units that leave included."""
-    fullest_bytes: float
-    """MLV of the fullest unit."""
-    busiest: float
-    """The share of the time for which the busiest unit works."""
-    is_change: bool
-    """Whether the policy has changed the units in this epoch."""
+ROUTABLE = ("hash", "hash_sorted")
+"""The index shapes of conditions with an equality, by which tuples can be routed."""
+SUBINDEXES = 11
+"""Subindexes of a window: ten archive periods, and the one that is being filled."""
 
 
-class _Stored(NamedTuple):
-    """The tuples of one side that arrived in one epoch."""
+@dataclass(frozen=True)
+class LoadCurve:
+    """The tuples per second of both streams together, over time.
 
-    expires_s: float
-    nbytes: float
-    n_units: int
-    """They are spread evenly over the units from 0 to ``n_units`` - 1."""
+    Parameters
+    ----------
+    points : tuple of (float, float)
+        (minute, tuples per second), in the order of time. Between two points, the rate is on the straight
+        line. Before the first point and behind the last one, it does not change.
 
+    Raises
+    ------
+    QueryError
+        LOAD_CURVE if there are no points, they are not in order, all of them are before minute 0, a rate is
+        negative, or a number is infinite.
 
-@dataclass
-class _Side:
-    n_units: int
-    stored: list[_Stored]
+    Examples
+    --------
+    >>> curve = LoadCurve(((0, 100), (10, 200)))
+    >>> curve.rate(-1), curve.rate(150), curve.rate(3600)
+    (100.0, 125.0, 200.0)
+    """
 
-    def add(self, time_s: float, span_s: float, nbytes: float) -> None:
-        """Store the tuples of an epoch, and drop those that have expired."""
-        self.stored = [one for one in self.stored if one.expires_s > time_s]
-        self.stored.append(_Stored(time_s + span_s, nbytes, self.n_units))
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        minutes = [minute for minute, _ in self.points]
+        is_finite = all(isfinite(number) for point in self.points for number in point)
+        if (
+            not is_finite
+            or not minutes
+            or minutes != sorted(minutes)
+            or minutes[-1] < 0
+            or any(rate < 0 for _, rate in self.points)
+        ):
+            raise QueryError(
+                "LOAD_CURVE",
+                "a load curve must be points (minute, tuples per second) in the order of time, the last one "
+                f"not before minute 0 and no rate below 0, not {self.points!r:.200}",
+            )
 
     @property
-    def nbytes(self) -> float:
-        return sum(one.nbytes for one in self.stored)
+    def end_s(self) -> float:
+        """The time of the last point, in seconds."""
+        return self.points[-1][0] * 60
 
-    @property
-    def fullest(self) -> float:
-        most = max([self.n_units, *(one.n_units for one in self.stored)])
-        return max(
-            sum(one.nbytes / one.n_units for one in self.stored if one.n_units > unit) for unit in range(most)
-        )
+    def rate(self, time_s: float) -> float:
+        """Return the tuples per second of both streams together."""
+        minute = time_s / 60
+        before = self.points[0]
+        for after in self.points:
+            if minute < after[0]:
+                share = (minute - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 1.0
+                return before[1] + max(0.0, share) * (after[1] - before[1])
+            before = after
+        return float(before[1])
+
+
+BISTREAM = LoadCurve(
+    (
+        (0, 216_000),
+        (7, 216_000),
+        (10, 335_000),
+        (22, 335_000),
+        (23, 460_000),
+        (25, 460_000),
+        (26, 270_000),
+        (30, 270_000),
+        (31, 335_000),
+        (36, 335_000),
+        (39, 165_000),
+        (50, 165_000),
+    )
+)
+"""A curve of the form of BiStream's figure 12: a rise, a fluctuation from minute 22 to minute 31, and a fall.
+The paper does not print its rates. These are chosen for tuples of 100 bytes, so that 8 units of 1.5 GB with a
+window of 5 minutes are filled to 0.55 at first."""
+
+
+def read_curve(text: str) -> LoadCurve:
+    """Read a curve from CSV: lines of minute and tuples per second; a header may come first.
+
+    Raises
+    ------
+    QueryError
+        LOAD_CURVE.
+
+    Examples
+    --------
+    >>> read_curve("minute,rate\\n0,100\\n5,300\\n").points
+    ((0.0, 100.0), (5.0, 300.0))
+    """
+    lines = [line for line in csv.reader(StringIO(text)) if line]
+    if lines and not _is_number(lines[0][0]):
+        lines = lines[1:]
+    try:
+        return LoadCurve(tuple((float(minute), float(rate)) for minute, rate in lines))
+    except ValueError as error:
+        what = f"each line of a load curve must be a minute and a number of tuples per second: {error}"
+        raise QueryError("LOAD_CURVE", what) from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -119,6 +186,24 @@ class Setting:
         return Workload(
             (left, right), REGISTRY[self.index], self.candidates, heaviest_key=0.0, content=content
         )
+
+
+class Step(NamedTuple):
+    """What the simulated join looks like after an epoch."""
+
+    time_s: float
+    rate: float
+    """Tuples per second of both streams."""
+    units: tuple[int, int]
+    """Units that store left tuples, and units that store right tuples, from now on."""
+    mlv_bytes: tuple[float, float]
+    """MLV of both sides, units that leave included."""
+    fullest_bytes: float
+    """MLV of the fullest unit."""
+    busiest: float
+    """The share of the time for which the busiest unit works."""
+    is_change: bool
+    """Whether the policy has changed the units in this epoch."""
 
 
 def replay(
@@ -172,7 +257,32 @@ def _estimate_work(setting: Setting, rate: float, units: tuple[int, int]) -> tup
     return tuple(estimate_unit_work(Biclique(units), setting.build_workload(rate)).tolist())
 
 
-ROUTABLE = ("hash", "hash_sorted")
-"""The index shapes of conditions with an equality, by which tuples can be routed."""
-SUBINDEXES = 11
-"""Subindexes of a window: ten archive periods, and the one that is being filled."""
+class _Stored(NamedTuple):
+    """The tuples of one side that arrived in one epoch."""
+
+    expires_s: float
+    nbytes: float
+    n_units: int
+    """They are spread evenly over the units from 0 to ``n_units`` - 1."""
+
+
+@dataclass
+class _Side:
+    n_units: int
+    stored: list[_Stored]
+
+    def add(self, time_s: float, span_s: float, nbytes: float) -> None:
+        """Store the tuples of an epoch, and drop those that have expired."""
+        self.stored = [one for one in self.stored if one.expires_s > time_s]
+        self.stored.append(_Stored(time_s + span_s, nbytes, self.n_units))
+
+    @property
+    def nbytes(self) -> float:
+        return sum(one.nbytes for one in self.stored)
+
+    @property
+    def fullest(self) -> float:
+        most = max([self.n_units, *(one.n_units for one in self.stored)])
+        return max(
+            sum(one.nbytes / one.n_units for one in self.stored if one.n_units > unit) for unit in range(most)
+        )

@@ -32,12 +32,19 @@ from thetastream.results.recent import (
     list_numbers,
     split_recent,
 )
-from thetastream.results.sealed_file import SealedFile, find_damage
 from thetastream.results.selection import Selection
 from thetastream.results.staged import BoundsFinder, Origin, Stage, Staged, find_column, sort_by_keys
 from thetastream.results.store import TARGET, Store, select
 from thetastream.results.version_log import PLACE, VersionLog
-from thetastream.stores.parquet_files import ParquetStage, open_files, open_writer, read_file, write_groups
+from thetastream.stores.parquet_files import (
+    ParquetStage,
+    SealedFile,
+    find_damage,
+    open_files,
+    open_writer,
+    read_file,
+    write_groups,
+)
 
 PREFIX = "merged-"
 """The beginning of the names of merged files."""

@@ -1,31 +1,22 @@
-"""Chooses how the columns of a Parquet file of results are encoded.
+"""Parquet files of results: what is written into them, and how damage is found when they are read.
 
-    numbers                         plain
-    texts and bytes that repeat     dictionary
-    other texts and bytes           plain
+    file = data pages with a checksum each | tail: index of pages, footer
+           `------------------ digest: SHA-256 of all bytes ------------'
+                                             `-- tail_digest --'
 
-Numbers of results seldom repeat. Dictionaries of numbers would take three quarters of the time to write a
-file, and the file would not be smaller. If a text seldom repeats, its dictionary becomes larger than a page,
-and Arrow then writes plain values. Statistics are written for numbers and keys only: rows are not ordered by
-other texts, so their statistics would not help readers.
-
-Reads staged rows from Parquet files, and finds files that are not as their commit wrote them.
-
-A file is read whole and compared with its digest, or its size and footer are compared and Arrow compares the
-checksum of each page that it reads (``thetastream.results.sealed_file``). Files never change, so the metadata
-of a file stays in memory as long as the file has the same size and time of its last change.
-
-Writes the rows of one attempt of a task into one Parquet file.
-
-Rows are collected into row groups. If the store has keys, the rows of a row group are sorted by them. Then
-the statistics of the pages show which pages a query by key needs.
+One attempt of a task writes one file. If the store has keys, the rows of a row group are sorted by them, so
+that the statistics of the pages show which pages a query by key needs. The bytes are hashed while they are
+written. A reader of a whole file compares the digest. A reader of some row groups compares the size and the
+digest of the tail, and Arrow compares the checksum of each page that it reads. The tail says where pages are
+and which rows they can have. It contains the name of the file, so that the tail of another file does not fit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 
@@ -36,7 +27,6 @@ import pyarrow.compute as pc
 from thetastream.core.folder import Folder
 from thetastream.results.backend import reach
 from thetastream.results.description import Description
-from thetastream.results.sealed_file import SealedFile, check_tail, read_whole
 from thetastream.results.staged import (
     FILE,
     Origin,
@@ -53,9 +43,139 @@ MOST_DISTINCT = 0.75
 """The largest share of distinct values in the sample for which a dictionary is written. A text with this
 share has about 60,000 values. If they have 15 bytes, this is more than a dictionary page of 1 MB holds."""
 
+KEPT_FOOTERS = 10_000
+"""The number of files whose metadata is kept in memory."""
+_FOOTERS: dict[tuple[str, str, int | None, int | None], Any] = {}
+_THREADS = 8
+"""The number of footers that are read at once."""
+
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 25
+"""Rows and bytes at which a row group is full. A reader needs the memory of a few row groups."""
+
+DIGEST_BYTES = 16
+"""The bytes of a digest."""
+
+
+class ParquetStage(SortedStage):
+    """Writes one file into a folder. The file has a name that no other attempt has."""
+
+    def __init__(self, folder: Folder, origin: Origin, description: Description) -> None:
+        super().__init__(make_part_name(origin, FILE), description, GROUP_ROWS, GROUP_BYTES)
+        self._folder = folder
+        self._writer: Any = None
+        self._file: Any = None
+
+    def write(self, rows: pa.Table) -> None:
+        with self._reach():
+            if self._writer is None:
+                self._folder.make()
+                self._file = SealedFile(self._folder, self._name)
+                self._writer = open_writer(self._file, self._description, rows)
+            write_groups(self._writer, rows)
+
+    def end(self) -> tuple[int, Mapping[str, Any]]:
+        with self._reach():
+            self._file.begin_tail()
+            self._writer.close()
+            seal = self._file.end()
+        return seal.nbytes, asdict(seal)
+
+    def _reach(self) -> AbstractContextManager[None]:
+        """Name the file if its folder takes no more bytes. Spark then runs the epoch again."""
+        return reach(f"the file {self._folder.locate(self._name)}")
+
+
+def write_groups(writer: Any, rows: pa.Table) -> int:
+    """Write rows in equal row groups, each of about the size of a full one or less; return their number."""
+    n, nbytes = len(rows), int(rows.nbytes)
+    groups = max(1, round(max(n / GROUP_ROWS, nbytes / GROUP_BYTES)))
+    per_group = -(-n // groups)
+    writer.write_table(rows, row_group_size=per_group)
+    return -(-n // per_group)
+
+
+def digest(data: bytes | pa.Buffer) -> str:
+    """Compute a digest of bytes."""
+    return sha256(data).digest()[:DIGEST_BYTES].hex()
+
+
+@dataclass(frozen=True)
+class FileSeal:
+    """What an entry of the log says about a file."""
+
+    nbytes: int
+    digest: str
+    tail: int
+    """The bytes of the tail."""
+    tail_digest: str
+
+
+class SealedFile:
+    """A new file in a folder, with the methods that Arrow's writer of Parquet calls."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self.name = name
+        self._folder = folder
+        self._stream = folder.filesystem.open_output_stream(folder.locate(name))
+        self._hash = sha256()
+        self._nbytes = 0
+        self._tail: list[bytes] | None = None
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        piece = bytes(data)
+        self._stream.write(piece)
+        self._hash.update(piece)
+        self._nbytes += len(piece)
+        if self._tail is not None:
+            self._tail.append(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        """Return the number of bytes that were written."""
+        return self._nbytes
+
+    def flush(self) -> None:
+        """Do nothing: ``end`` writes all bytes."""
+
+    def close(self) -> None:
+        """Do nothing: ``end`` closes the file."""
+
+    def begin_tail(self) -> None:
+        """Note that all pages are written, and that the tail follows."""
+        self._tail = []
+
+    def end(self) -> FileSeal:
+        """Close the file, and wait until it is on the disk."""
+        self._stream.close()
+        self.closed = True
+        self._folder.flush(self._folder.locate(self.name))
+        tail = b"".join(self._tail or ())
+        whole = self._hash.digest()[:DIGEST_BYTES].hex()
+        return FileSeal(self._nbytes, whole, len(tail), digest(tail))
+
+
+def open_writer(file: SealedFile, description: Description, rows: pa.Table) -> Any:
+    """Open a writer of Parquet for a file that begins with ``rows``."""
+    import pyarrow.parquet as pq
+
+    options = choose_encoding(rows, description)
+    writer = pq.ParquetWriter(file, description.schema, write_page_checksum=True, **options)
+    # The footers of two files differ although their rows have the same sizes.
+    writer.add_key_value_metadata({"thetastream.name": file.name})
+    return writer
+
 
 def choose_encoding(rows: pa.Table, description: Description) -> dict[str, Any]:
-    """Choose the arguments of ``pyarrow.parquet.ParquetWriter`` for a file that begins with ``rows``."""
+    """Choose the arguments of ``pyarrow.parquet.ParquetWriter`` for a file that begins with ``rows``.
+
+    Texts and bytes that repeat have a dictionary, and all other columns are plain. Numbers of results seldom
+    repeat: dictionaries of numbers would take three quarters of the time to write a file, and the file would
+    not be smaller. If a text seldom repeats, its dictionary becomes larger than a page, and Arrow then writes
+    plain values. Statistics are written for numbers and keys only: rows are not ordered by other texts, so
+    their statistics would not help readers.
+    """
     paths, texts = list_paths(description.schema)
     return {
         "use_dictionary": [path for path in texts if repeats(rows, path)],
@@ -100,13 +220,6 @@ def repeats(rows: pa.Table, path: str) -> bool:
     return n_distinct <= MOST_DISTINCT * n_values
 
 
-KEPT_FOOTERS = 10_000
-"""The number of files whose metadata is kept in memory."""
-_FOOTERS: dict[tuple[str, str, int | None, int | None], Any] = {}
-_THREADS = 8
-"""The number of footers that are read at once."""
-
-
 def read_file(folder: Folder, staged: Staged, columns: list[str] | None = None) -> pa.Table:
     """Read staged rows from their file, all columns or some of them."""
     import pyarrow.parquet as pq
@@ -148,6 +261,9 @@ def open_files(folder: Folder, staged: Sequence[Staged], schema: pa.Schema) -> A
 def read_footers(folder: Folder, staged: Sequence[Staged]) -> list[Any]:
     """Read the metadata of files and compare it with their seals, or take it from memory.
 
+    Files never change, so the metadata of a file stays in memory as long as the file has the same size and
+    time of its last change.
+
     Raises
     ------
     pa.ArrowInvalid
@@ -181,54 +297,48 @@ def read_footers(folder: Folder, staged: Sequence[Staged]) -> list[Any]:
     return [footers[key] for key in keys]
 
 
-GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 25
-"""Rows and bytes at which a row group is full. A reader needs the memory of a few row groups."""
+def read_whole(folder: Folder, staged: Staged) -> pa.Buffer:
+    """Read all bytes of a file, and compare them with its seal.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        If the file does not fit its seal.
+    """
+    seal = FileSeal(**staged.seal)
+    with folder.filesystem.open_input_file(folder.locate(staged.name)) as file:
+        data = file.read_buffer()
+    if data.size != seal.nbytes:
+        raise pa.ArrowInvalid(f"{staged.name} must have {seal.nbytes} bytes; it has {data.size}")
+    if digest(data) != seal.digest:
+        raise pa.ArrowInvalid(f"{staged.name} does not have the content that its commit names")
+    return data
 
 
-class ParquetStage(SortedStage):
-    """Writes one file into a folder. The file has a name that no other attempt has."""
+def check_tail(folder: Folder, staged: Staged) -> pa.Buffer:
+    """Read the tail of a file, and compare it and the size of the file with the seal.
 
-    def __init__(self, folder: Folder, origin: Origin, description: Description) -> None:
-        super().__init__(make_part_name(origin, FILE), description, GROUP_ROWS, GROUP_BYTES)
-        self._folder = folder
-        self._writer: Any = None
-        self._file: Any = None
-
-    def write(self, rows: pa.Table) -> None:
-        with self._reach():
-            if self._writer is None:
-                self._folder.make()
-                self._file = SealedFile(self._folder, self._name)
-                self._writer = open_writer(self._file, self._description, rows)
-            write_groups(self._writer, rows)
-
-    def end(self) -> tuple[int, Mapping[str, Any]]:
-        with self._reach():
-            self._file.begin_tail()
-            self._writer.close()
-            seal = self._file.end()
-        return seal.nbytes, asdict(seal)
-
-    def _reach(self) -> AbstractContextManager[None]:
-        """Name the file if its folder takes no more bytes. Spark then runs the epoch again."""
-        return reach(f"the file {self._folder.locate(self._name)}")
+    Raises
+    ------
+    pa.ArrowInvalid
+        If the file does not fit its seal.
+    """
+    seal = FileSeal(**staged.seal)
+    with folder.filesystem.open_input_file(folder.locate(staged.name)) as file:
+        nbytes = file.size()
+        if nbytes != seal.nbytes:
+            raise pa.ArrowInvalid(f"{staged.name} must have {seal.nbytes} bytes; it has {nbytes}")
+        file.seek(nbytes - seal.tail)
+        data = file.read_buffer(seal.tail)
+    if digest(data) != seal.tail_digest:
+        raise pa.ArrowInvalid(f"{staged.name} does not have the footer that its commit names")
+    return data
 
 
-def write_groups(writer: Any, rows: pa.Table) -> int:
-    """Write rows in equal row groups, each of about the size of a full one or less; return their number."""
-    n, nbytes = len(rows), int(rows.nbytes)
-    groups = max(1, round(max(n / GROUP_ROWS, nbytes / GROUP_BYTES)))
-    per_group = -(-n // groups)
-    writer.write_table(rows, row_group_size=per_group)
-    return -(-n // per_group)
-
-
-def open_writer(file: SealedFile, description: Description, rows: pa.Table) -> Any:
-    """Open a writer of Parquet for a file that begins with ``rows``."""
-    import pyarrow.parquet as pq
-
-    options = choose_encoding(rows, description)
-    writer = pq.ParquetWriter(file, description.schema, write_page_checksum=True, **options)
-    # The footers of two files differ although their rows have the same sizes.
-    writer.add_key_value_metadata({"thetastream.name": file.name})
-    return writer
+def find_damage(folder: Folder, staged: Staged) -> Iterator[str]:
+    """Yield a sentence if a file is damaged or gone."""
+    try:
+        read_whole(folder, staged)
+    except (OSError, pa.ArrowException) as error:
+        text = str(error)
+        yield text if text.startswith(staged.name) else f"{staged.name} cannot be read: {text}"

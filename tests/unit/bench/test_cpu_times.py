@@ -11,7 +11,7 @@ from bench.core.calibrate import CELLS, NO_PARTNER, Cell, Found, compute_constan
 from bench.core.cpu_times import CpuTimes, measure_cpu
 from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.index.base import CANDIDATE_S
-from thetastream.simulator import core_time
+from thetastream.simulator import limits
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
@@ -89,18 +89,18 @@ def test_the_calibration_finds_the_constants_that_costs_are_made_of() -> None:
     # Both cells of the same size do the same besides results.
     found = {cell.name: make(cell, 1e6 if cell.n_keys < NO_PARTNER else 0) for cell in CELLS}
     assert compute_constants(found) == pytest.approx(known, rel=1e-3)
-    assert set(known) == {name for name in vars(core_time) if name.endswith("_S") and name != "SEND_BYTE_S"}
+    assert set(known) == {name for name in vars(limits) if name.endswith("_S") and name != "SEND_BYTE_S"}
 
 
 def test_a_prediction_is_the_sum_of_its_parts() -> None:
     shown: dict[str, Any] = {"stored_bytes": 60.0, "sent_bytes": 24.0}
     two, four = (executors.predict(shown, n, n, 20_000) for n in (2, 4))
-    parts = [f"predicted_{part.name}_s" for part in core_time.PARTS]
+    parts = [f"predicted_{part.name}_s" for part in limits.PARTS]
     for row in (two, four):
         assert row["predicted_executors_s"] == pytest.approx(sum(row[name] for name in parts))
         assert row["predicted_cpu_s"] == row["predicted_driver_s"] + row["predicted_executors_s"]
     # Two more units cost two partitions, two tasks, and a second unit that each tuple probes.
-    assert four["predicted_driver_s"] - two["predicted_driver_s"] == pytest.approx(2 * core_time.TASK_S)
+    assert four["predicted_driver_s"] - two["predicted_driver_s"] == pytest.approx(2 * limits.TASK_S)
     assert four["predicted_input_s"] == pytest.approx(two["predicted_input_s"])
     assert four["predicted_results_s"] == pytest.approx(two["predicted_results_s"])
     assert four["predicted_exchange_s"] == pytest.approx(1.5 * two["predicted_exchange_s"])
@@ -110,8 +110,8 @@ def test_a_prediction_is_the_sum_of_its_parts() -> None:
 def test_each_executor_after_the_first_costs_the_same() -> None:
     shown: dict[str, Any] = {"stored_bytes": 60.0, "sent_bytes": 24.0}
     one, two, four = (executors.predict(shown, n, 4, 20_000)["predicted_fixed_s"] for n in (1, 2, 4))
-    assert two - one == pytest.approx(core_time.EXECUTOR_S)
-    assert four - one == pytest.approx(3 * core_time.EXECUTOR_S)
+    assert two - one == pytest.approx(limits.EXECUTOR_S)
+    assert four - one == pytest.approx(3 * limits.EXECUTOR_S)
 
 
 def test_an_error_is_within_the_target_or_not() -> None:

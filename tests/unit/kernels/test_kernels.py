@@ -8,7 +8,7 @@ from pathlib import Path
 PROCESSES = 2
 CALL = """
 import numpy as np
-from thetastream.kernels.walk import walk
+from thetastream.kernels import walk
 
 def longs(*values):
     return np.array(values, dtype=np.int64)

@@ -11,8 +11,8 @@ from pyarrow import fs
 
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.folder import Folder
-from thetastream.results import atomic_files
-from thetastream.results.atomic_files import S3Commits, connect, write_once
+from thetastream.results import version_log
+from thetastream.results.version_log import S3Commits, connect, write_once
 
 ROOT = "s3://key:secret@bucket/pairs?region=eu-west-1"
 
@@ -53,7 +53,7 @@ class Careless(Server):
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic_files.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(version_log.time, "sleep", lambda seconds: None)
 
 
 def test_the_second_writer_of_a_name_loses() -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.service import add_epoch, make_pairs, make_wide, run_service
 from thetastream.core.listening import open_port
 from thetastream.service import Limits
-from thetastream.service.connections import Connections, ListeningSocket, name_client
+from thetastream.service.server import Connections, ListeningSocket, name_client
 from thetastream.stores import ParquetStore
 
 HALF = b"GET /stores HTTP/1.1\r\nHost: localhost\r\n"

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tests.support.metric_entries import make_entry
 from tests.support.service import HELD, add_epoch
 from thetastream.runtime.observe.epoch_lines import MetricLines
-from thetastream.service import Limits, build_app, routes
+from thetastream.service import Limits, app, build_app
 from thetastream.stores import ParquetStore
 
 schemathesis = pytest.importorskip("schemathesis", reason="it makes the requests: pip install schemathesis")
@@ -31,7 +31,7 @@ def make_app(folder: Path) -> FastAPI:
 def test_answers_are_as_described(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A subscription has no end, and the requests here wait for the end of each answer.
     empty = Response(media_type="text/event-stream")
-    monkeypatch.setattr(routes, "Subscription", lambda *arguments: empty)
+    monkeypatch.setattr(app, "Subscription", lambda *arguments: empty)
     # A service without a token refuses other hosts before it reads a request.
     host = {"Host": "localhost"}
     schema = schemathesis.openapi.from_asgi("/openapi.json", make_app(tmp_path), headers=host)

@@ -15,9 +15,8 @@ from thetastream.runtime.control.change import change_plan
 from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.observe.epoch_lines import MetricLines
-from thetastream.service import metrics_file
-from thetastream.service.metrics_file import MetricsFile
-from thetastream.service.running import find_changes
+from thetastream.service import running
+from thetastream.service.running import MetricsFile, find_changes
 
 ENDED = {"ended": "2026-01-05T09:31:00+00:00"}
 
@@ -103,7 +102,7 @@ def test_a_long_file_is_read_from_its_end(path: Path, monkeypatch: pytest.Monkey
     for epoch in range(50):
         writer.write("q", make_entry(epoch))
     writer.close()
-    monkeypatch.setattr(metrics_file, "LARGEST_READ", path.stat().st_size // 10)
+    monkeypatch.setattr(running, "LARGEST_READ", path.stat().st_size // 10)
     found = read_epochs(MetricsFile(path))
     assert found == list(range(found[0], 50))
     assert 2 <= len(found) <= 5

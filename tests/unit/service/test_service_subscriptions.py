@@ -18,7 +18,7 @@ import pytest
 from tests.support.service import BIG_ID, HELD, add_epoch, connect, make_pairs, run_service
 from thetastream.core.errors import QueryError
 from thetastream.service import Limits, events
-from thetastream.service.responses import Encoded
+from thetastream.service.bodies import Encoded
 from thetastream.service.statement_pool import OpenRows, StatementPool
 from thetastream.service.statement_worker import encode_table
 from thetastream.stores import ParquetStore

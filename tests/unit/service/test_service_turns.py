@@ -15,9 +15,9 @@ import pytest
 from tests.support.service import connect, make_pairs, make_wide, run_service
 from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
-from thetastream.service import Limits, responses
-from thetastream.service.responses import Encoded, ResponseMemory
-from thetastream.service.turns import Turns
+from thetastream.service import Limits, bodies
+from thetastream.service.bodies import Encoded, ResponseMemory
+from thetastream.service.questions import Turns
 from thetastream.stores import ParquetStore
 
 SLOW = "SELECT sum(a.range * b.range) AS s FROM range(9000000) a, range(9000000) b"
@@ -151,7 +151,7 @@ def test_the_queue_is_bounded_and_reads_do_not_wait_in_it(store: ParquetStore) -
 
 
 def test_answers_take_bounded_memory_until_nobody_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(bodies, "PATIENCE_S", 0.2)
     memory = ResponseMemory(100)
     first = Encoded(b"x" * 60, memory.take(60, Stop()))
     with pytest.raises(QueryError, match="TOO_BUSY"):
@@ -170,7 +170,7 @@ def test_answers_take_bounded_memory_until_nobody_needs_them(monkeypatch: pytest
 def test_slow_readers_hold_no_more_than_the_memory_of_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(responses, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(bodies, "PATIENCE_S", 0.3)
     store = make_wide(tmp_path, 6)
     # Each answer has 6 MB, of which the system keeps less than 5 MB.
     limits = Limits(memory="40 MB", questions=4)

@@ -30,8 +30,8 @@ from thetastream.core.stopping import Stop
 from thetastream.results.description import Description
 from thetastream.results.staged import Origin
 from thetastream.service import statement_pool
+from thetastream.service.bodies import ResponseMemory
 from thetastream.service.limits import Limits
-from thetastream.service.responses import ResponseMemory
 from thetastream.service.statement_pool import StatementPool
 from thetastream.service.statement_worker import JSON, LENGTH, SPARE_BYTES, _read_requests
 from thetastream.stores import ParquetStore
@@ -288,7 +288,7 @@ import time
 from functools import partial
 from threading import Thread
 import pyarrow as pa
-from thetastream.service.responses import ResponseMemory
+from thetastream.service.bodies import ResponseMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
 pool = StatementPool(Limits())

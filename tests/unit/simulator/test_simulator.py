@@ -10,19 +10,23 @@ from thetastream.families.pairs.cost import estimate, estimate_unit_work
 from thetastream.index import Sorted
 from thetastream.models import Biclique
 from thetastream.runtime.control.policies import TwoPhaseScaling
-from thetastream.simulator.core_time import (
+from thetastream.simulator.limits import (
+    CORES,
+    DRIVER,
     EXCHANGE,
     FIXED,
     INPUT,
+    MEMORY,
+    RESOURCES,
     RESULTS,
     UNITS,
     Cluster,
     compute_core_parts,
     compute_driver_s,
+    compute_uses,
+    find_limit,
 )
-from thetastream.simulator.limits import CORES, DRIVER, MEMORY, RESOURCES, compute_uses, find_limit
-from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve
-from thetastream.simulator.scaling import Setting, replay
+from thetastream.simulator.scaling import BISTREAM, LoadCurve, Setting, read_curve, replay
 
 SETTING, CLUSTER = Setting(), Cluster()
 

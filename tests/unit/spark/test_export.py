@@ -15,7 +15,7 @@ import pytest
 from tests.support.metric_entries import make_entry
 from thetastream.core.errors import SessionError
 from thetastream.runtime.observe.exposition import ALL, Exposition
-from thetastream.service.metrics_file import MetricsFile
+from thetastream.service.running import MetricsFile
 from thetastream.spark.observe import export, metrics_endpoint
 from thetastream.spark.observe.listener import Listener
 

@@ -12,11 +12,9 @@ from thetastream.families.pairs.choose import list_comparable
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.runtime.control.policies import REGISTRY as POLICIES
 from thetastream.runtime.control.policies import Policy
-from thetastream.simulator.core_time import Cluster
 from thetastream.simulator.drawing import draw_limits, draw_replay, plot_replay
-from thetastream.simulator.limits import find_limit
-from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve
-from thetastream.simulator.scaling import Setting, replay
+from thetastream.simulator.limits import Cluster, find_limit
+from thetastream.simulator.scaling import BISTREAM, LoadCurve, Setting, read_curve, replay
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 """The numbers of units whose limits are shown."""

@@ -37,10 +37,7 @@ if __name__ == "__main__":
     import pandas  # noqa: F401
     from pyspark.daemon import manager
 
-    import thetastream.kernels.count
-    import thetastream.kernels.find
-    import thetastream.kernels.place
-    import thetastream.kernels.walk
+    import thetastream.kernels
     import thetastream.runtime.epoch  # noqa: F401
 
     gc.collect()

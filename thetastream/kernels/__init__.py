@@ -1,1 +1,0 @@
-"""The Numba kernels, which take and return plain arrays."""
