@@ -2,7 +2,7 @@
 
 from thetastream.core.errors import InvalidQuery, PredicateError, SessionError, StateError, StoreError
 from thetastream.lowering.query import CrossJoinWarning, UnboundedStateWarning
-from thetastream.runtime.observe.watch import LateTuplesWarning, StalledWatermarkWarning
+from thetastream.runtime.observe.health import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.spark.session.configure import ManyPartitionsWarning
 from thetastream.spark.session.memory import SmallMemoryWarning
 from thetastream.spark.tables.stage import RefusedVersionWarning

@@ -53,9 +53,9 @@ from thetastream.index.base import CANDIDATE_S, INSERT_S
 from thetastream.lowering.lower import choose_index
 from thetastream.models.base import AUTO, Model
 from thetastream.runtime.choice import FittedSpec
-from thetastream.runtime.control.load import LoadReader
-from thetastream.runtime.control.offset import apply_requests
+from thetastream.runtime.control.change import apply_requests
 from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.policies.load import LoadReader
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.mailbox.files import Mailbox
 from thetastream.runtime.mailbox.outbox import list_pages
@@ -65,4 +65,4 @@ from thetastream.simulator.limits import Cluster, compute_core_parts, compute_dr
 from thetastream.simulator.scaling import BISTREAM as BISTREAM_CURVE
 from thetastream.simulator.scaling import Setting
 from thetastream.spark.dataflow.exchange import route_rows
-from thetastream.spark.session.standard_error import stderr_into
+from thetastream.spark.session.jvm import stderr_into

@@ -29,7 +29,7 @@ from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
 from thetastream.models import Biclique, Chain, Matrix, Ring, Split
 from thetastream.models.base import Model
-from thetastream.runtime.control.offset import apply_requests
+from thetastream.runtime.control.change import apply_requests
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.control.request import Request
 

@@ -34,7 +34,7 @@ import pyspark
 
 from tests.support.jumping_clock import follow
 from thetastream.conditions import Predicate, predicate
-from thetastream.spark.session.home import HOME, link_home
+from thetastream.spark.session.workers import HOME, link_home
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-from thetastream.spark.session.class_archive import ClassArchive
-from thetastream.spark.session.home import HOME
+from thetastream.spark.session.jvm import ClassArchive
+from thetastream.spark.session.workers import HOME
 
 VARIABLE = "SPARK_SUBMIT_OPTS"
 """The environment variable with the options of a JVM that PySpark starts."""

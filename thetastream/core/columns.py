@@ -37,12 +37,9 @@ cast restores can be computed here.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from thetastream.core.spans import Duration, parse_duration, to_micros
 
 HASH = "h"
 PASSES = "p"
@@ -96,6 +93,8 @@ values of a ``ShedReport``."""
 LATEST_TIME = 9
 """The kind of a row that reports the latest event time that a router found. Its header is the time, in
 microseconds since 1970 (``thetastream.engine.early_watermark``)."""
+MARK = "spark.watermarkDelayMs"
+"""The metadata key by which Spark marks the column that ``withWatermark`` names, with the delay."""
 
 
 def name_payload(number: int) -> str:
@@ -188,17 +187,3 @@ def project(block: pa.RecordBatch, sources: Sequence[ColumnSource], schema: pa.S
     """
     arrays = [source.compute(block, field.type) for source, field in zip(sources, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-MARK = "spark.watermarkDelayMs"
-"""The metadata key by which Spark marks the column that ``withWatermark`` names, with the delay."""
-
-
-def write_delay(delay: Duration) -> str:
-    """Write a delay in the form that Spark reads.
-
-    >>> write_delay("5m"), write_delay(timedelta(seconds=1.5)), write_delay("1 month")
-    ('300000000 microseconds', '1500000 microseconds', '1 month')
-    """
-    span = delay if isinstance(delay, timedelta) else parse_duration(delay)
-    return str(delay) if span is None else f"{to_micros(span)} microseconds"

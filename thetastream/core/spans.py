@@ -1,11 +1,12 @@
-"""Reads spans of time, sizes in bytes and windows as people write them.
+"""Reads spans of time, sizes in bytes, windows and triggers as people write them.
 
-A span is written as ``5m``, ``15 mins``, ``1h 30m``, ``1 day 2 hours``, ``0.5 s``. The units are those of
-Spark's intervals and their usual short forms. Months and years have no fixed length, so they are not units of
-a span.
+    span       5m, 15 mins, 1h 30m, 1 day 2 hours, 0.5 s
+    size       1.5 GB, 64 MiB, 800 kB, or a number of bytes
+    trigger    "available now", or a span
 
-A size is written as ``1.5 GB``, ``64 MiB``, ``800 kB``, or as a number of bytes. A window says how long a
-tuple stays joinable, in event time or in tuples.
+The units of a span are those of Spark's intervals and their usual short forms. Months and years have no fixed
+length, so they are not units of a span. A window says how long a tuple stays joinable, in event time or in
+tuples. A trigger says how often a query starts an epoch.
 """
 
 import re
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from thetastream.core.errors import QueryError
 
@@ -38,6 +39,19 @@ _SIZES_US = {
 _NAMES = {name: _SIZES_US[unit] for unit, names in _SHORT_FORMS.items() for name in names}
 _NAMES |= {f"{name}s": size for name, size in _NAMES.items() if len(name) > 1 and name[-1] != "s"}
 _PART = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*([^\W\d_]+)\s*,?")
+_SIZES = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
+}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+MOST_ROWS = 1 << 48
+LONGEST_US = 3_652_500 * 86_400_000_000
+"""The longest span of event time: 10,000 years. An event time plus many such spans fits in int64."""
+Duration: TypeAlias = str | timedelta
+"""An interval: text that ``withWatermark`` understands, as in ``"10 minutes"``, or a ``timedelta``."""
+AVAILABLE_NOW = "available now"
 
 
 def parse_duration(text: str) -> timedelta | None:
@@ -70,15 +84,6 @@ def parse_duration(text: str) -> timedelta | None:
         return None
 
 
-_SIZES = {
-    "": 1,
-    "b": 1,
-    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
-    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
-}
-_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE)
-
-
 def parse_nbytes(given: object) -> int | None:
     """Read a positive number of bytes. Return None if this is something else.
 
@@ -96,11 +101,6 @@ def parse_nbytes(given: object) -> int | None:
     if found is None or size is None:
         return None
     return int(Fraction(found[1]) * size) or None
-
-
-MOST_ROWS = 1 << 48
-LONGEST_US = 3_652_500 * 86_400_000_000
-"""The longest span of event time: 10,000 years. An event time plus many such spans fits in int64."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,6 @@ class Rows:
                 "INVALID_WINDOW", f"th.Rows(n) needs an integer from 1 to {MOST_ROWS}, not {self.n!r}"
             )
 
-
-Duration: TypeAlias = str | timedelta
-"""An interval: text that ``withWatermark`` understands, as in ``"10 minutes"``, or a ``timedelta``."""
 
 Within: TypeAlias = Duration | Rows | Mapping[str, Duration | Rows] | None
 """One window for all streams or one per alias, in event time or in tuples. None means the full history."""
@@ -161,3 +158,39 @@ def spell(micros: int | None) -> str:
             n = micros // size
             return f"{n} {unit}" + ("" if abs(n) == 1 else "s")
     return f"{micros} microseconds"
+
+
+def read_trigger(trigger: str | None) -> dict[str, Any]:
+    """Return the arguments of Spark's ``DataStreamWriter.trigger``.
+
+    If there is no trigger, epochs follow one another without a pause.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE.
+
+    Examples
+    --------
+    >>> read_trigger("available now"), read_trigger("5m")
+    ({'availableNow': True}, {'processingTime': '300000000 microseconds'})
+    """
+    if trigger is None:
+        return {"processingTime": "0 seconds"}
+    if trigger == AVAILABLE_NOW:
+        return {"availableNow": True}
+    span = parse_duration(trigger) if isinstance(trigger, str) else None
+    if span is None or span < timedelta():
+        what = f'trigger must be "{AVAILABLE_NOW}" or the time between two epochs'
+        raise QueryError("BAD_VALUE", f'{what}, as in "10 seconds", not {trigger!r}')
+    return {"processingTime": write_delay(span)}
+
+
+def write_delay(delay: Duration) -> str:
+    """Write a delay in the form that Spark reads.
+
+    >>> write_delay("5m"), write_delay(timedelta(seconds=1.5)), write_delay("1 month")
+    ('300000000 microseconds', '1500000 microseconds', '1 month')
+    """
+    span = delay if isinstance(delay, timedelta) else parse_duration(delay)
+    return str(delay) if span is None else f"{to_micros(span)} microseconds"

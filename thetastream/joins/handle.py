@@ -16,10 +16,10 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.folder import hide_secrets
 from thetastream.models.base import Model
 from thetastream.runtime.control.change import change_plan, list_moving
-from thetastream.runtime.control.load import LoadReader
 from thetastream.runtime.control.newest_offset import NewestOffset, read_checkpoint, wait_for_progress
 from thetastream.runtime.control.plan import ControlPlan
 from thetastream.runtime.control.policies import Policy
+from thetastream.runtime.control.policies.load import LoadReader
 from thetastream.runtime.control.request import Request
 from thetastream.spark.observe.metrics import list_epochs, metrics, refuse_no_query
 

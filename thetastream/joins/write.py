@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import TimestampType
 
 from thetastream.core.errors import QueryError
+from thetastream.core.spans import read_trigger
 from thetastream.joins.joined import Joined, UnitsJoin
 from thetastream.joins.plan import Plan, find_built
 from thetastream.joins.sources import find_sources
@@ -17,7 +18,6 @@ from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
 from thetastream.runtime.flow import NotStaged, Target
-from thetastream.runtime.trigger import read_trigger
 from thetastream.spark.session.configure import is_local
 from thetastream.spark.sinks.store import describe, write_into
 

@@ -46,9 +46,9 @@ from thetastream.runtime.mailbox.announcement import check_messages, find_mailbo
 from thetastream.runtime.mailbox.files import Mailbox
 from thetastream.runtime.mailbox.outbox import post
 from thetastream.runtime.shed_loads import ShedLoads
-from thetastream.runtime.state.cache_folder import choose_cache_root, sweep
 from thetastream.runtime.state.durable_store import DurableStore, PartMap
 from thetastream.runtime.state.manifest import NOTHING, LastEpoch, Manifest, decode
+from thetastream.runtime.state.segment_cache import choose_cache_root, sweep
 from thetastream.runtime.task_facts import ReadTask, TaskFacts, number_epoch
 
 if TYPE_CHECKING:

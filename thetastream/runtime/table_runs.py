@@ -36,7 +36,7 @@ from thetastream.lowering.physical import SidePlan
 from thetastream.runtime.emit import build_counters_batch, count_emitted, gather_batches
 from thetastream.runtime.flow import Output
 from thetastream.runtime.state import segment_cache
-from thetastream.runtime.state.cache_folder import choose_cache_root
+from thetastream.runtime.state.segment_cache import choose_cache_root
 from thetastream.runtime.table_versions import EpochVersion, EpochVersions, TableVersions, Version
 from thetastream.runtime.task_facts import ReadTask, TaskFacts
 

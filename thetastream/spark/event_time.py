@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 
-from thetastream.core.columns import write_delay
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import Duration
+from thetastream.core.spans import Duration, write_delay
 
 
 def mark_event_time(df: DataFrame, column: str, delay: Duration) -> DataFrame:

@@ -14,10 +14,10 @@ from thetastream.conditions import make_error_at, tokenize
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Select
 from thetastream.core.errors import QueryError, raise_problems
+from thetastream.core.spans import read_trigger
 from thetastream.families.options import StatementOptions, takes
 from thetastream.families.views.planner import is_surely_grouped
 from thetastream.models.base import Model
-from thetastream.runtime.trigger import read_trigger
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 from thetastream.statements.sql import run_script
 

@@ -100,7 +100,7 @@ def test_for_good_removes_all_of_the_query_and_nothing_of_others(folders: Any, c
 def test_stale_segments_of_this_host_are_removed(folders: Any, capsys: Any) -> None:
     cache = folders["checkpoint"].parent / "cache"
     assert clean(capsys, folders["checkpoint"], "--for-good", "--dry-run")
-    from thetastream.runtime.state.cache_folder import choose_cache_root
+    from thetastream.runtime.state.segment_cache import choose_cache_root
 
     root = choose_cache_root(str(cache))
     root.mkdir(parents=True)

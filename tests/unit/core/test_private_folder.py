@@ -13,8 +13,8 @@ from thetastream.core.errors import SessionError
 from thetastream.core.folder import Folder, make_private
 from thetastream.core.identity import Part
 from thetastream.runtime.mailbox.files import Mailbox
-from thetastream.runtime.state import cache_folder
-from thetastream.runtime.state.cache_folder import STALE_S, sweep
+from thetastream.runtime.state import segment_cache
+from thetastream.runtime.state.segment_cache import STALE_S, sweep
 
 SOURCE = Path(__file__).parents[3] / "thetastream"
 PUBLIC = 0o1777
@@ -109,7 +109,7 @@ def test_the_cache_is_refused_even_if_its_sweep_was_just_done(
 
 
 def test_a_sweep_does_not_follow_links(tmp_path: Path) -> None:
-    root, kept = tmp_path / f"{cache_folder._family()}x", tmp_path / "kept"
+    root, kept = tmp_path / f"{segment_cache._family()}x", tmp_path / "kept"
     kept.mkdir()
     (kept / "file").touch()
     sweep(root)

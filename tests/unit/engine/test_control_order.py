@@ -32,7 +32,7 @@ from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique, Split
 from thetastream.models.base import Model
 from thetastream.runtime.control.request import Request
-from thetastream.runtime.control.routing import PlanRouter
+from thetastream.runtime.routing_step import PlanRouter
 
 ORDER = Order(interval=3, is_punctuated=True)
 ARRIVALS = [pa.field(name, pa.int64()) for name in (ARRIVAL_LEFT, ARRIVAL_RIGHT)]

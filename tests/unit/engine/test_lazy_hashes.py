@@ -10,7 +10,7 @@ from thetastream.core.sides import Role
 from thetastream.engine import routing
 from thetastream.engine.routing import Router, reads_hashes, sends_probes_apart
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
-from thetastream.runtime.control.routing import PlanRouter
+from thetastream.runtime.routing_step import PlanRouter
 
 BATCH = pa.record_batch({"k": [3, 1, 2, 1], "text": ["a", None, "c", "a"]})
 READERS = [Biclique(2), Biclique((1, 2)), Biclique(((2, 1), 1)), Biclique(4, subgroups=2), Matrix(2, 1)]

@@ -25,10 +25,17 @@ from tests.support.controlled_run import ControlledRun
 from thetastream.core.errors import QueryError
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import REGISTRY, Biclique, Chain, Matrix, Ring, Split
-from thetastream.runtime.control.change import change_plan, drop_needless, end_generations
+from thetastream.runtime.control.change import (
+    ACCEPTED,
+    LAST_OUTCOMES,
+    ControlOffset,
+    apply_requests,
+    change_plan,
+    drop_needless,
+    end_generations,
+)
 from thetastream.runtime.control.model_json import decode_model, encode_model
 from thetastream.runtime.control.notices import ENDS, JOINS, LEAVES, list_notices
-from thetastream.runtime.control.offset import ACCEPTED, LAST_OUTCOMES, ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
 from thetastream.runtime.control.request import Request
 

@@ -18,12 +18,11 @@ from thetastream.engine.inbox import ALONE
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
 from thetastream.runtime.control import change
-from thetastream.runtime.control.change import change_plan
+from thetastream.runtime.control.change import ControlOffset, apply_requests, change_plan
 from thetastream.runtime.control.notices import ENDS, HANDS_OVER, JOINS, LEAVES, STAYS, Member, list_notices
-from thetastream.runtime.control.offset import ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
 from thetastream.runtime.control.request import Request
-from thetastream.runtime.control.routing import PlanRouter
+from thetastream.runtime.routing_step import PlanRouter
 
 LEFT = Rules(12, ("hash",), preserved=(0,))
 START = ControlOffset(ControlPlan.begin(Matrix(2, 1)))

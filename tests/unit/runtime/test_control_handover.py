@@ -20,10 +20,10 @@ from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Matrix
 from thetastream.models.base import Model
-from thetastream.runtime.control.offset import ControlOffset, apply_requests
+from thetastream.runtime.control.change import ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.control.request import Request
-from thetastream.runtime.control.routing import build_router
+from thetastream.runtime.routing_step import build_router
 
 RULES = Rules(8, preserved=(0,))
 START, OTHER = Matrix(1, 1), Matrix(2, 1)

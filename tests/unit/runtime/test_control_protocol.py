@@ -26,11 +26,11 @@ from thetastream.engine.counters import Counters
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique, Matrix
 from thetastream.models.base import Model
+from thetastream.runtime.control.change import ControlOffset, apply_requests
 from thetastream.runtime.control.notices import ENDS, JOINS, Member, list_notices
-from thetastream.runtime.control.offset import ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.control.request import Request
-from thetastream.runtime.control.routing import build_router
+from thetastream.runtime.routing_step import build_router
 
 RULES = Rules(8)
 REACH = 2

@@ -13,9 +13,9 @@ from tests.support.control_runs import AntiRun, Run
 from tests.support.spark_epochs import QUERY
 from thetastream.core.identity import digest
 from thetastream.models import REGISTRY, Biclique, Matrix, Ring, Split
-from thetastream.runtime.control.load import LoadReader
 from thetastream.runtime.control.plan import ControlPlan, Generation
 from thetastream.runtime.control.policies import GroupLoad, TwoPhaseScaling
+from thetastream.runtime.control.policies.load import LoadReader
 
 JOIN = digest(QUERY)
 

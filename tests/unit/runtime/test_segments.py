@@ -17,10 +17,9 @@ from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import SegmentMeta, describe
 from thetastream.index import IndexSpec, Scan, Sorted
-from thetastream.runtime.state import cache_folder, durable_store, segment_cache
-from thetastream.runtime.state.cache_folder import sweep
+from thetastream.runtime.state import durable_store, segment_cache
 from thetastream.runtime.state.durable_store import DurableStore
-from thetastream.runtime.state.segment_cache import CheckedFiles, KeptRuns, compute_seal, load
+from thetastream.runtime.state.segment_cache import CheckedFiles, KeptRuns, compute_seal, load, sweep
 
 
 class Parts(dict):
@@ -289,4 +288,4 @@ def test_orphans_are_swept(tmp_path: Path) -> None:
     sweep(tmp_path)
     assert not (tmp_path / live[0].id).exists()
     assert_same(rebuild(parts, tmp_path, live[0]), live[1])
-    assert cache_folder.STALE_S > cache_folder.SWEEP_EVERY_S
+    assert segment_cache.STALE_S > segment_cache.SWEEP_EVERY_S

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from thetastream.runtime.observe.watch import (
+from thetastream.runtime.observe.health import (
     FEWEST_TUPLES,
     STALLED_EPOCHS,
     LateTuplesWarning,

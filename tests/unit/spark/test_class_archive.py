@@ -8,9 +8,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from thetastream.spark.session.class_archive import ClassArchive, find_archive, locate_archive
-from thetastream.spark.session.home import HOME
-from thetastream.spark.session.workers import SETTING, VARIABLE
+from thetastream.spark.session.jvm import ClassArchive, find_archive, locate_archive
+from thetastream.spark.session.workers import HOME, SETTING, VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,10 @@ import pytest
 
 from tests.support.metric_entries import make_entry
 from thetastream.core.errors import SessionError
+from thetastream.runtime.observe import metrics_endpoint
 from thetastream.runtime.observe.exposition import ALL, Exposition
 from thetastream.service.running import MetricsFile
-from thetastream.spark.observe import export, metrics_endpoint
+from thetastream.spark.observe import export
 from thetastream.spark.observe.listener import Listener
 
 ROOT = Path(__file__).parents[3]

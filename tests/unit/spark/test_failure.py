@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import thetastream as th
 from thetastream.spark.session import failure
-from thetastream.spark.session.standard_error import without_chatter
+from thetastream.spark.session.jvm import without_chatter
 from thetastream.spark.session.workers import choose_worker_python
 
 CAPTURED = """[STREAM_FAILED] Query prices [id = 4f0c-1, runId = 9b-2] terminated with exception: Job aborted

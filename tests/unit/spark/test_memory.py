@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 import thetastream as th
 from thetastream.spark.session import failure, memory
+from thetastream.spark.session.failure import explain_exit
 
 KILLED = "[STREAM_FAILED] Query pairs [id = 4f0c-1, runId = 9b] terminated: Python worker exited unexpectedly"
 DIRECT = (
@@ -103,6 +104,4 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_explanation_says_how_to_go_on_in_words_that_hold_for_batches_too() -> None:
-    assert memory.explain_exit(52).endswith(
-        "Start the query again: if it has a checkpoint, it continues from it."
-    )
+    assert explain_exit(52).endswith("Start the query again: if it has a checkpoint, it continues from it.")

@@ -8,8 +8,14 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from thetastream.spark.session.home import HOME, has_installed_pyspark, link_home, spark_home_without_zip
-from thetastream.spark.session.workers import SETTING, VARIABLE
+from thetastream.spark.session.workers import (
+    HOME,
+    SETTING,
+    VARIABLE,
+    has_installed_pyspark,
+    link_home,
+    spark_home_without_zip,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import jvm
-from thetastream.spark.session.class_archive import ClassArchive
-from thetastream.spark.session.home import HOME
+from thetastream.spark.session.jvm import ClassArchive
+from thetastream.spark.session.workers import HOME
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from thetastream.app.cli.shared_arguments import AddCommand, read_positive
 from thetastream.core.errors import ThetastreamError
 from thetastream.models import REGISTRY
-from thetastream.spark.session.class_archive import locate_archive
+from thetastream.spark.session.jvm import locate_archive
 
 
 def add_completion(add: AddCommand) -> None:

@@ -29,7 +29,7 @@ from thetastream.app.demo.board import Board, Epoch
 from thetastream.app.demo.picture import take_screenshot
 from thetastream.app.demo.serving import HOST, refuse_port, serve_results
 from thetastream.core.errors import ThetastreamError
-from thetastream.spark.session.standard_error import stderr_into
+from thetastream.spark.session.jvm import stderr_into
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

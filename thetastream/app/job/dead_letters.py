@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from thetastream.app.job.decoding import select_dead
 from thetastream.app.job.session import write_option
 from thetastream.app.job.spec import Job, SourceSpec
-from thetastream.core.columns import write_delay
+from thetastream.core.spans import write_delay
 
 TRIGGER = "5 seconds"
 """The trigger of these queries if the job has none."""

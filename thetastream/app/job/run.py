@@ -25,13 +25,12 @@ from thetastream.app.job.session import write_option
 from thetastream.app.job.spec import REPLAY, Job, SourceSpec
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import find_inputs
-from thetastream.core.columns import write_delay
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems
+from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.lowering.domains import quote
 from thetastream.runtime.checkpoint_files import update_paths
-from thetastream.runtime.trigger import AVAILABLE_NOW
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sinks.file_sink_log import finish_epoch
 from thetastream.statements.sql import explain, run_script

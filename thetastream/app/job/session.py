@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import thetastream as th
 from thetastream.core.errors import SessionError
-from thetastream.spark.session.standard_error import stderr_into
+from thetastream.spark.session.jvm import stderr_into
 from thetastream.spark.session.workers import keep_current_folder_out
 
 

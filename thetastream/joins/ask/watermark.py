@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.columns import MARK, write_delay
+from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, raise_problems
-from thetastream.core.spans import Duration, parse_duration
+from thetastream.core.spans import Duration, parse_duration, write_delay
 from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sources.idle import follow_others

@@ -1,23 +1,78 @@
 """Changes of the control plan: a request begins a generation, and a generation ends when it holds nothing.
 
-    request  ->  the next plan, or a refusal that changes nothing
-    drained  ->  the next plan, without the generations that hold no tuples
+    apply_requests   offset, requests, drained units  ->  the next offset: plan and outcomes of requests
+    change_plan      plan, request                    ->  the next plan, or a refusal that changes nothing
+    end_generations  plan, drained units              ->  the next plan, without what holds nothing
 
-If each tuple must meet all its partners at one unit, a request makes a generation *coming*, which takes over
-later (``thetastream.runtime.control.handover``).
-
-A new generation reuses slots of live generations if units of both may be one unit (``Model.shared_kind``).
-Otherwise it gets slots that no live generation has, so a slot always belongs to one model.
+Spark writes an offset to its log before it runs the epoch that reads it. Therefore an epoch that runs again
+gets the plan that it had, and nothing outside the query chooses the epoch of a change. If each tuple must
+meet all its partners at one unit, a request makes a generation *coming*, which takes over later
+(``thetastream.runtime.control.handover``). A new generation reuses slots of live generations if units of both
+may be one unit (``Model.shared_kind``). Otherwise it gets slots that no live generation has, so a slot always
+belongs to one model.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.models.base import AUTO, Model, moves_tuples
 from thetastream.runtime.control.handover import NOT_COUNTED, check_partners, take_over
 from thetastream.runtime.control.plan import ControlPlan, Generation, Rules
 from thetastream.runtime.control.request import Request
+
+LAST_OUTCOMES = 8
+"""The number of requests whose outcome an offset keeps after their files have been removed."""
+ACCEPTED = ""
+"""The outcome of a request that was accepted. The outcome of a refused request is the text of its error."""
+
+
+@dataclass(frozen=True)
+class ControlOffset:
+    """The plan that holds from the next epoch on, and the outcomes of requests by their names."""
+
+    plan: ControlPlan
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+
+
+def apply_requests(
+    offset: ControlOffset,
+    requests: Mapping[str, str | bytes],
+    drained: Collection[tuple[int, int]],
+    rules: Rules,
+    arrived: Mapping[int, tuple[int, int]] = NOT_COUNTED,
+) -> ControlOffset:
+    """Apply new requests and drained units to the next offset; the same offset if nothing is new.
+
+    Parameters
+    ----------
+    offset : ControlOffset
+    requests : mapping of name to text
+        The requests whose files exist. Requests that the offset knows already are not applied again. They are
+        applied in the order of their names.
+    drained : collection of (slot, version)
+        The units that hold no tuples, with the version with which they left.
+    rules : Rules
+        What the query allows.
+    arrived : mapping of version to (int, int)
+        For a join with ordered results, how many tuples had arrived before a generation began to count.
+    """
+    plan = end_generations(offset.plan, drained, arrived)
+    outcomes = dict(offset.outcomes)
+    for name in sorted(requests):
+        if name in offset.outcomes:
+            continue
+        try:
+            plan = change_plan(plan, Request.read(requests[name]), rules, offset.plan.slots)
+            outcomes[name] = ACCEPTED
+        except ThetastreamError as refused:
+            outcomes[name] = str(refused)
+    plan = plan if plan is offset.plan else drop_needless(plan, offset.plan.version)
+    if plan is offset.plan and len(outcomes) == len(offset.outcomes):
+        return offset
+    recent = list(outcomes)[-LAST_OUTCOMES:]
+    kept = {name: outcome for name, outcome in outcomes.items() if name in recent or name in requests}
+    return ControlOffset(plan, kept)
 
 
 def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collection[int] = ()) -> ControlPlan:

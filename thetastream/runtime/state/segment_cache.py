@@ -1,29 +1,26 @@
 """The cached file of a segment: sorted payload, key rows and directory, as the join reads them.
 
-Small files are read, and kept in memory until newer ones have replaced them. Large files are mapped. A file
-has a header (JSON), the arrays, and the payload as Arrow IPC. The header names the segment, so that a file
-under a wrong name is not read. Each part begins at a multiple of 64. A seal at the end finds flipped bits and
-exchanged pages.
-
-The first reader of each process checks the seal, a checksum:
-
-    file = words of 8 bytes in rows of ``COLUMNS`` words, and the seal
+    file = header (JSON), arrays and payload (Arrow IPC), as words of 8 bytes in rows of ``COLUMNS``; seal
     seal = digest of (format, name of the file, number of words, sum of each row, sum of each column)
 
-The sums change if a single bit changes, or if a page is replaced by zeros. The digest of the sums depends on
-their order. So it also changes if pages, rows or columns are exchanged, or if the file is under another name.
-To add the words twice costs a quarter of a CRC: 0.05 ms per MB. A segment never changes, so a process that
-has checked its file once does not check it again.
-
-``KeptRuns`` are the runs that a process keeps in memory between epochs.
+Small files are read, and kept in memory until newer ones have replaced them. Large files are mapped. The
+header names the segment, so that a file under a wrong name is not read. Each part begins at a multiple of 64.
+The first reader of each process checks the seal. A segment never changes, so a process that has checked its
+file once does not check it again. Files that no worker has read for an hour are removed.
 """
 
+import contextlib
 import json
 import mmap
 import os
+import shutil
 import struct
+import tempfile
+import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Iterator
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -33,15 +30,32 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import RowBytes
+from thetastream.core.folder import make_private
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run
-from thetastream.runtime.state.cache_folder import remove
 
 MAPPED_BYTES = 1 << 18
 """Files of at least this size are mapped. Mapping a smaller file takes longer than reading it."""
 _ARRAYS = ("rows", "edges", "offsets", "zones")
 _ALIGNMENT = 64
 _LENGTH = struct.Struct("<Q")
+KEPT_BYTES = 1 << 26
+"""The largest size of all runs that a process keeps."""
+_SEAL = struct.Struct("<Q")
+
+WORD = 8
+_MOST_CHECKED = 1 << 14
+"""The largest number of files that a process remembers as checked."""
+
+COLUMNS = 512
+"""Words in a row. A row has 4,096 bytes, as a page of memory has."""
+
+FORMAT = 2
+"""The format of the seal. A file with a seal of another format does not fit, so it is rebuilt."""
+STALE_S = 3600
+"""A file that no worker has read for this many seconds is removed."""
+SWEEP_EVERY_S = 600
+"""Seconds between two sweeps on one host."""
 
 
 class KeptRuns:
@@ -80,9 +94,6 @@ class KeptRuns:
         self._nbytes = 0
 
 
-KEPT_BYTES = 1 << 26
-"""The largest size of all runs that a process keeps."""
-
 _KEPT = KeptRuns()
 
 
@@ -116,36 +127,6 @@ class CheckedFiles:
         """Forget a file that is removed."""
         self._known.pop(path, None)
 
-
-_SEAL = struct.Struct("<Q")
-
-WORD = 8
-
-
-def compute_seal(name: str, data: memoryview | npt.NDArray[np.uint64]) -> int:
-    """Compute the seal of a file with this name. The length of ``data`` is a multiple of ``WORD``.
-
-    >>> one, two = bytes([1] + 7 * [0]), bytes([2] + 7 * [0])
-    >>> compute_seal("a", memoryview(one + two)) == compute_seal("a", memoryview(two + one))
-    False
-    """
-    words = np.frombuffer(data, np.uint64)
-    whole = len(words) // COLUMNS * COLUMNS
-    grid = words[:whole].reshape(-1, COLUMNS)
-    digest = blake2b(f"{FORMAT} {name} {len(words)}".encode(), digest_size=WORD)
-    for sums in (grid.sum(axis=1, dtype=np.uint64), grid.sum(axis=0, dtype=np.uint64), words[whole:]):
-        digest.update(sums.tobytes())
-    return int(_SEAL.unpack(digest.digest())[0])
-
-
-_MOST_CHECKED = 1 << 14
-"""The largest number of files that a process remembers as checked."""
-
-COLUMNS = 512
-"""Words in a row. A row has 4,096 bytes, as a page of memory has."""
-
-FORMAT = 2
-"""The format of the seal. A file with a seal of another format does not fit, so it is rebuilt."""
 
 _CHECKED = CheckedFiles()
 
@@ -261,3 +242,95 @@ def seal_file(path: Path, name: str) -> None:
     seal = compute_seal(name, np.memmap(path, np.uint64, "r"))
     with path.open("ab") as file:
         file.write(_SEAL.pack(seal))
+
+
+def compute_seal(name: str, data: memoryview | npt.NDArray[np.uint64]) -> int:
+    """Compute the seal of a file with this name. The length of ``data`` is a multiple of ``WORD``.
+
+    The sums change if a single bit changes, or if a page is replaced by zeros. The digest of the sums depends
+    on their order. So it also changes if pages, rows or columns are exchanged, or if the file is under
+    another name. To add the words twice costs a quarter of a CRC: 0.05 ms per MB.
+
+    >>> one, two = bytes([1] + 7 * [0]), bytes([2] + 7 * [0])
+    >>> compute_seal("a", memoryview(one + two)) == compute_seal("a", memoryview(two + one))
+    False
+    """
+    words = np.frombuffer(data, np.uint64)
+    whole = len(words) // COLUMNS * COLUMNS
+    grid = words[:whole].reshape(-1, COLUMNS)
+    digest = blake2b(f"{FORMAT} {name} {len(words)}".encode(), digest_size=WORD)
+    for sums in (grid.sum(axis=1, dtype=np.uint64), grid.sum(axis=0, dtype=np.uint64), words[whole:]):
+        digest.update(sums.tobytes())
+    return int(_SEAL.unpack(digest.digest())[0])
+
+
+def choose_cache_root(folder: str | None = None) -> Path:
+    """Choose the folder on this host for cached segments: in ``folder``, or else in Spark's local directory.
+
+    Spark removes its local directories, and the cache in them, when the executor ends. The name of the folder
+    contains the boot id of the host, so files that were not completely on disk when a host crashed are never
+    read again.
+    """
+    base = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    return Path(base) / f"{_family()}{_boot()}"
+
+
+def _family() -> str:
+    return f"thetastream-{os.getuid()}-"
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    except OSError:
+        return "host"
+
+
+def sweep(root: Path) -> None:
+    """Remove cached segments that no worker has read for an hour, at most once in ten minutes per host.
+
+    Such segments remain from attempts that failed, units that moved to another host and queries that ended.
+    If a segment is still live, it is rebuilt when it is needed again.
+
+    Raises
+    ------
+    SessionError
+        UNSAFE_FOLDER if another user could write into the folder.
+    """
+    with contextlib.suppress(OSError):
+        _claim(root)
+    now = time.time()
+    marker = root / ".swept"
+    with contextlib.suppress(OSError):
+        if now - marker.stat().st_mtime < SWEEP_EVERY_S:
+            return
+    with contextlib.suppress(OSError):
+        marker.touch()
+        for path in list_stale(root):
+            remove(path)
+
+
+def list_stale(root: Path) -> Iterator[Path]:
+    """Yield the files that no worker has read for an hour, and the folders of earlier boots of this host."""
+    now = time.time()
+    earlier_boots = root.parent.glob(f"{_family()}*") if root.parent.is_dir() else ()
+    for entry in (*(root.iterdir() if root.is_dir() else ()), *earlier_boots):
+        with contextlib.suppress(OSError):
+            if entry != root and now - entry.lstat().st_mtime > STALE_S:
+                yield entry
+
+
+@cache
+def _claim(root: Path) -> None:
+    """Make the folder, or check that it is this user's; once in a process."""
+    make_private(root)
+
+
+def remove(path: Path) -> None:
+    """Remove a cached file or folder, if it exists. The target of a link remains."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()

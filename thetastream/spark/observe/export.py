@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from thetastream.core.errors import SessionError
 from thetastream.runtime.observe.epoch_lines import LOG, MetricLines
 from thetastream.runtime.observe.exposition import CONTENT_TYPE, Exposition
+from thetastream.runtime.observe.metrics_endpoint import MetricsEndpoint
 from thetastream.runtime.observe.open_telemetry import offer
 from thetastream.spark.observe.listener import watch_queries
-from thetastream.spark.observe.metrics_endpoint import MetricsEndpoint
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -16,9 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from thetastream.runtime.observe.epoch_lines import LOG, describe_epoch, read_budget
-from thetastream.runtime.observe.health import Health
+from thetastream.runtime.observe.health import Health, Watch
 from thetastream.runtime.observe.running import RunningMarks
-from thetastream.runtime.observe.watch import Watch
 from thetastream.spark.observe.metrics import list_epochs
 from thetastream.spark.session.failure import summarize_failure
 

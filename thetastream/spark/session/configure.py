@@ -20,9 +20,8 @@ from pyspark.sql import functions as F
 from thetastream.core.errors import SessionError
 from thetastream.lowering.query import warn_caller
 from thetastream.results.writer import PARTITIONS
-from thetastream.spark.session.class_archive import find_archive
 from thetastream.spark.session.failure import list_loggers, show_failures_shortly, shows_tracebacks
-from thetastream.spark.session.home import spark_home_without_zip
+from thetastream.spark.session.jvm import find_archive, without_chatter
 from thetastream.spark.session.memory import (
     DRIVER_MEMORY,
     EXECUTOR_MEMORY,
@@ -31,12 +30,12 @@ from thetastream.spark.session.memory import (
     read_machine_bytes,
     warn_of_tasks,
 )
-from thetastream.spark.session.standard_error import without_chatter
 from thetastream.spark.session.workers import (
     check_workers,
     choose_worker_python,
     keep_current_folder_out,
     list_search_settings,
+    spark_home_without_zip,
 )
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"

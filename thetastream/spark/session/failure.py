@@ -18,7 +18,7 @@ from pyspark.logger import PySparkLogger
 
 from thetastream.core import errors
 from thetastream.core.errors import QueryError
-from thetastream.spark.session.memory import explain_exit, explain_failure
+from thetastream.spark.session.memory import DRIVER_MEMORY, EXECUTOR_MEMORY
 
 FLAG = "THETASTREAM_TRACEBACK"
 LONGEST = 1000
@@ -34,6 +34,13 @@ _MISMATCH = re.compile(
     r"Expected Spark type (.+?), actual Parquet type (\w+)"
 )
 _QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
+# What a failure of memory looks like
+
+_KILLED = re.compile(r"Python worker (?:process )?(?:exited|terminated) unexpectedly|exit code 137|SIGKILL")
+_PYTHON = re.compile(r"(?:\w+\.)*(?:ArrowMemoryError|_ArrayMemoryError|MemoryError)\b[^\n]*")
+_JVM = re.compile(r"(?:[\w$]+\.)*(?:OutOfDirectMemoryError|OutOfMemoryError|OutOfMemoryException)\b[^\n]*")
+OUT_OF_MEMORY = 52
+"""The exit code of a JVM of Spark that has no memory left."""
 
 
 def find_error(text: str) -> str | None:
@@ -174,3 +181,60 @@ def list_loggers() -> list[logging.Logger]:
     return [
         PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
     ]
+
+
+def explain_failure(text: str) -> str | None:
+    r"""Explain an exception of Spark if memory is its cause; None otherwise.
+
+    >>> explain_failure("... \njava.lang.OutOfMemoryError: Java heap space\n\tat x")[:56]
+    '[OUT_OF_MEMORY] A JVM of Spark had no memory left (java.'
+    >>> explain_failure("[X] no table") is None
+    True
+    """
+    python, jvm = _PYTHON.search(text), _JVM.search(text)
+    if jvm is not None:
+        return _advise(f"A JVM of Spark had no memory left ({jvm[0].strip()}).", is_jvm=True)
+    if python is not None:
+        return _advise(f"A Python worker had no memory left ({python[0].strip()}).", is_jvm=False)
+    if _KILLED.search(text):
+        what = (
+            "A Python worker ended without an error. The operating system ends a process in this way when "
+            "memory runs out (its log says so), and a crash of native code looks the same."
+        )
+        return _advise(what, is_jvm=False)
+    return None
+
+
+def explain_exit(code: int) -> str:
+    """Explain why the JVM of a session has ended, by its exit code.
+
+    >>> explain_exit(52)[:68]
+    '[OUT_OF_MEMORY] The JVM of this session had no memory left (exit cod'
+    >>> explain_exit(1)
+    '[SPARK_ENDED] The JVM of this session has ended (exit code 1); its log says why. Start a new session.'
+    """
+    if code == OUT_OF_MEMORY:
+        return _advise(f"The JVM of this session had no memory left (exit code {code}).", is_jvm=True)
+    if code in (-9, 137):
+        what = (
+            "The JVM of this session was killed. The operating system ends a process in this way when memory "
+            "runs out (its log says so)."
+        )
+        return _advise(what, is_jvm=False)
+    what = f"The JVM of this session has ended (exit code {code}); its log says why. Start a new session."
+    return f"[SPARK_ENDED] {what}"
+
+
+def _advise(what: str, *, is_jvm: bool) -> str:
+    """Add what to change to an explanation."""
+    more = (
+        f"Give it more before the session starts ({DRIVER_MEMORY} of a local session, or {EXECUTOR_MEMORY})"
+        if is_jvm
+        else f"Leave more of the machine to it: fewer cores, or less for JVMs ({DRIVER_MEMORY})"
+    )
+    less = (
+        "let an epoch bring less (maxFilesPerTrigger, maxOffsetsPerTrigger), carry fewer or smaller columns, "
+        "or give a shorter window"
+    )
+    again = "Start the query again: if it has a checkpoint, it continues from it."
+    return f"[OUT_OF_MEMORY] {what} {more}; or {less}. {again}"

@@ -1,15 +1,25 @@
 """The Python of Spark's workers: chooses it for a local session, and checks it for a session that exists.
 
 Spark starts its Python processes by ``python -m`` in the folder in which the session was started. They search
-this folder for modules only if this process does (``thetastream.core.search_path``).
+this folder for modules only if this process does (``thetastream.core.search_path``). Spark puts
+``$SPARK_HOME/python/lib/pyspark.zip`` in front of their path. The zip file has no byte code, so each process
+would compile PySpark again, which takes a second of CPU time. A streaming query starts two such processes,
+and a session starts four. Therefore the JVM of a local session gets a home that links to all folders of the
+installed PySpark except ``python``.
 """
 
+import atexit
 import os
+import shutil
 import sys
+import sysconfig
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from weakref import WeakSet
 
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -29,6 +39,7 @@ VARIABLE, SETTING = "PYSPARK_PYTHON", "spark.pyspark.python"
 OF_WORKERS = "spark.executorEnv."
 """The prefix of settings that are environment variables of workers."""
 _CHECKED: "WeakSet[SparkSession]" = WeakSet()
+HOME = "SPARK_HOME"
 
 
 def choose_worker_python(options: Mapping[str, object]) -> None:
@@ -135,3 +146,48 @@ def _find_cause(text: str) -> str:
     telling = ("ModuleNotFoundError", "PYTHON_VERSION_MISMATCH", "Cannot run program", "No such file")
     found = [line for line in lines if any(word in line for word in telling)]
     return (found or lines or ["a worker cannot start"])[0]
+
+
+@contextmanager
+def spark_home_without_zip(options: Mapping[str, object], home: Path | None = None) -> Iterator[None]:
+    """Let a JVM that starts inside this block have a home without PySpark's zip file.
+
+    Nothing changes if ``SPARK_HOME`` is set, or if the workers may lack an installed PySpark.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the builder of the session.
+    home : Path, optional
+        A folder with the links. Without it, one is made that is removed at exit.
+    """
+    if HOME in os.environ or not has_installed_pyspark(options):
+        yield
+        return
+    os.environ[HOME] = str(home or link_home(Path(pyspark.__file__).parent))
+    try:
+        yield
+    finally:
+        del os.environ[HOME]
+
+
+def has_installed_pyspark(options: Mapping[str, object]) -> bool:
+    """Whether the workers run the Python of this process, and PySpark is installed in it."""
+    is_same_python = SETTING not in options and os.environ.get(VARIABLE) == sys.executable
+    return is_same_python and Path(pyspark.__file__).parents[1] == Path(sysconfig.get_path("purelib"))
+
+
+def link_home(installed: Path) -> Path:
+    """Make a folder that links to everything in a Spark home except ``python``; it is removed at exit."""
+    home = Path(tempfile.mkdtemp(prefix="thetastream-spark-home-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    link_folders(installed, home)
+    return home
+
+
+def link_folders(installed: Path, home: Path) -> None:
+    """Put the missing links into ``home``: to everything in the installed PySpark except ``python``."""
+    for entry in installed.iterdir():
+        link = home / entry.name
+        if entry.name != "python" and not link.is_symlink():
+            link.symlink_to(entry)

@@ -47,7 +47,7 @@ from thetastream.spark.sources.identity import IdentityReader, IdentitySource, c
 from thetastream.spark.sources.registration import register_source
 
 FORMAT = "thetastream_control"
-APPLYING = "thetastream.runtime.control.offset"
+APPLYING = "thetastream.runtime.control.change"
 """The module that folds requests."""
 LOOK_S = 0.1
 """Requests are looked for at most this often, in seconds."""
@@ -144,7 +144,7 @@ class ControlReader(IdentityReader):
         if not self._load():
             return control
         from thetastream.core.records import decode
-        from thetastream.runtime.control.offset import ControlOffset, apply_requests
+        from thetastream.runtime.control.change import ControlOffset, apply_requests
         from thetastream.runtime.control.plan import Rules, decode_plan, encode_plan
 
         rules = decode(Rules, control["rules"])

@@ -23,7 +23,7 @@ from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.runtime.control.files import LINKS, ControlFolder, ControlLinks, name_control
 from thetastream.runtime.observe.running import is_marked
 from thetastream.runtime.shed_loads import LOADS
-from thetastream.runtime.state.cache_folder import choose_cache_root, list_stale
+from thetastream.runtime.state.segment_cache import choose_cache_root, list_stale
 from thetastream.spark.sources.idle import REPORTS
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")

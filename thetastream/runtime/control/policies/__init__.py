@@ -6,7 +6,7 @@ policies up there.
 
 from collections.abc import Callable
 
-from thetastream.runtime.control.policies.base import Decider, GroupLoad, Load, Policy, Sizes
+from thetastream.runtime.control.policies.load import Decider, GroupLoad, Load, Policy, Sizes
 from thetastream.runtime.control.policies.two_phase_scaling import TwoPhaseScaling
 
 REGISTRY: dict[str, Callable[..., Policy]] = {

@@ -20,7 +20,7 @@ from math import ceil, trunc
 
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import parse_duration, parse_nbytes
-from thetastream.runtime.control.policies.base import GroupLoad, Load, Sizes
+from thetastream.runtime.control.policies.load import GroupLoad, Load, Sizes
 
 
 @dataclass(frozen=True)

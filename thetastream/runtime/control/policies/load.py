@@ -1,20 +1,65 @@
-"""Reads the load of the units of a controlled join, as policies see it.
+"""The load of the units of a controlled join, as policies see it, and the protocol of policies.
 
     counters of an epoch, plan  ->  Load: for each group of the newest model, its units, MLV and work
+    Load                        ->  numbers of units, one for each group, or nothing
 
 The groups are those of the newest generation, because only its size can change. Units that leave count for
-the groups that store such tuples now: their tuples are load too, until they expire.
+the groups that store such tuples now: their tuples are load too, until they expire. A *policy* is a frozen
+value that a user configures. ``begin`` makes a *decider*, which remembers what it has seen. A decider reads
+no clock, because a load says when it was measured. So a policy can be tested without Spark, and the simulator
+replays years of load in seconds.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from thetastream.core.sides import Side
 from thetastream.models.base import Model
 from thetastream.runtime.control.plan import ControlPlan
-from thetastream.runtime.control.policies import GroupLoad, Load
+
+Sizes = tuple[int, ...]
+"""The number of units of each group, in the order of ``Load.groups``."""
+
+
+class GroupLoad(NamedTuple):
+    """The load of a group: units that share the tuples of one side, or of one subgroup of a side."""
+
+    n_units: int
+    """Number of units that store new tuples."""
+    mlv_bytes: float
+    """Memory load volume of the group: bytes of its stored tuples and their index. Units that store no new
+    tuples, and wait for their last tuples to expire, count too."""
+    busy_s: float = 0.0
+    """Seconds that the units of the group worked in the epoch, summed over the units."""
+
+
+class Load(NamedTuple):
+    """The load of all units after an epoch."""
+
+    time_s: float
+    """When the epoch ended, in seconds. Only differences count."""
+    epoch_s: float
+    """Seconds since the epoch before ended."""
+    groups: tuple[GroupLoad, ...]
+
+
+class Decider(Protocol):
+    """A policy at work on one query."""
+
+    def decide(self, load: Load) -> Sizes | None:
+        """Return the number of units that each group should have from now on; None if nothing changes.
+
+        It is called once for each epoch.
+        """
+
+
+class Policy(Protocol):
+    """A policy as the user configures it."""
+
+    def begin(self) -> Decider:
+        """Return a decider that has seen nothing yet."""
 
 
 class LoadReader:

@@ -1,0 +1,165 @@
+"""The JVM of a local session: an archive of its classes, and its standard error.
+
+    ~/.cache/thetastream/spark-<key>/home/          links to the installed Spark; part of the class path
+    ~/.cache/thetastream/spark-<key>/classes.jsa    the archive, about 200 MB
+
+A JVM that runs its first joins searches almost 300 jars for each of 20,000 classes, and reads, checks and
+parses it. This is a quarter of its CPU time. Java can write the parsed classes to a file when a JVM ends, and
+later JVMs with the same Java, the same class path and the same kind of heap map that file. A JVM that differs
+ignores the file and loads its classes as before. The JVM and the processes that it starts inherit the
+standard error of the process that starts it, and they keep it as long as they run.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from thetastream.spark.session.workers import HOME, has_installed_pyspark, link_folders
+
+QUIET = "-Xlog:cds*=off"
+"""No message about an archive that does not fit, or about classes that an archive cannot contain."""
+_CHATTER = (
+    b"Starting Streaming TransformWithStateInPandas",
+    b"Streaming TransformWithStateInPandas Python worker",
+    b"WARNING: Using incubator modules",
+)
+"""Beginnings of the lines that are left out."""
+
+
+@dataclass(frozen=True)
+class ClassArchive:
+    """A folder with an archive, and with the home of Spark to which the archive belongs."""
+
+    folder: Path
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "classes.jsa"
+
+    def write_option(self) -> str:
+        """Return the options of a JVM that maps the archive."""
+        return f"-XX:SharedArchiveFile={self.file} {QUIET}"
+
+    def make(self, run_joins: Callable[[str], None]) -> bool:
+        """Write the archive; return whether Java could.
+
+        Parameters
+        ----------
+        run_joins : callable
+            It gets options for a JVM, starts a session whose JVM has them and the home of the archive, runs
+            joins, and returns when the JVM has ended.
+        """
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        link_folders(Path(pyspark.__file__).parent, self.home)
+        made = self.file.with_suffix(".new")
+        made.unlink(missing_ok=True)
+        before = os.environ.get(HOME)
+        os.environ[HOME] = str(self.home)
+        try:
+            run_joins(f"-XX:ArchiveClassesAtExit={made} {QUIET}")
+        finally:
+            os.environ.pop(HOME)
+            if before is not None:
+                os.environ[HOME] = before
+        # A JVM that cannot write an archive, such as OpenJ9, ends without one.
+        if not made.exists():
+            return False
+        made.replace(self.file)
+        return True
+
+
+def locate_archive() -> ClassArchive:
+    """Return the archive of the installed PySpark in the user's cache folder, whether it exists or not."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    installed = f"{pyspark.__version__} {Path(pyspark.__file__).parent}"
+    key = hashlib.sha256(installed.encode()).hexdigest()[:12]
+    return ClassArchive(cache / "thetastream" / f"spark-{key}")
+
+
+def find_archive(options: Mapping[str, object]) -> ClassArchive | None:
+    """Return the archive that a local session may use, or None.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the builder of the session.
+    """
+    if HOME in os.environ or not has_installed_pyspark(options):
+        return None
+    archive = locate_archive()
+    return archive if archive.file.exists() else None
+
+
+def is_chatter(line: bytes) -> bool:
+    """Whether Spark prints this line in every run.
+
+    >>> is_chatter(b"Starting Streaming TransformWithStateInPandas Python worker.\\n"), is_chatter(b"boom\\n")
+    (True, False)
+    """
+    return line.startswith(_CHATTER)
+
+
+@contextmanager
+def stderr_into(path: str | Path) -> Iterator[None]:
+    """Let processes that start inside this block write their standard error to ``path``.
+
+    Otherwise their lines would appear in the middle of a command's output.
+    """
+    with Path(path).open("ab") as file, _redirect(os.dup(2), file.fileno()):
+        yield
+
+
+@contextmanager
+def without_chatter() -> Iterator[None]:
+    """Let processes that start inside this block write their standard error without chatter.
+
+    A process of the JVM prints five lines about itself whenever a query with a stateful Python operator
+    starts, and no setting of Spark turns them off. The JVM therefore gets a pipe, and a thread passes on all
+    other lines.
+
+    The standard error of this process is the same as before when the block ends.
+    """
+    try:
+        saved = os.dup(2)
+    except OSError:  # this process has no standard error
+        yield
+        return
+    source, target = os.pipe()
+    threading.Thread(target=_pass_on, args=(source, os.dup(saved)), daemon=True, name="stderr").start()
+    with _redirect(saved, target):
+        os.close(target)
+        yield
+
+
+@contextmanager
+def _redirect(saved: int, target: int) -> Iterator[None]:
+    """Let standard error be ``target`` inside this block, and ``saved``, which is closed, behind it."""
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _pass_on(source: int, target: int) -> None:
+    """Copy lines from one file descriptor to another until all writers have closed the source."""
+    was_chatter = False
+    with os.fdopen(source, "rb") as lines, suppress(OSError):
+        for line in lines:
+            # A blank line follows each line of chatter.
+            if is_chatter(line) or (was_chatter and not line.strip()):
+                was_chatter = True
+                continue
+            was_chatter = False
+            os.write(target, line)
