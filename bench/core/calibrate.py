@@ -34,7 +34,7 @@ from bench.core.internals import (
     FittedSpec,
     Side,
     TwoStreamSpec,
-    core_time,
+    limits,
     route_rows,
 )
 from bench.core.publishing import publish_table
@@ -197,7 +197,7 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
         {
             "constant": name,
             "measured": f"{seconds:.3g}",
-            "in_use": f"{getattr(core_time, name):.3g}",
+            "in_use": f"{getattr(limits, name):.3g}",
             "unit": "s",
             "is_correct": is_correct,
         }

@@ -29,8 +29,7 @@ from thetastream.core.sides import Side
 from thetastream.core.spans import Rows as CountWindow
 from thetastream.engine.counters import Counters
 from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
-from thetastream.engine.handshake.instructions import AckBlk, Group, TupleBlk
-from thetastream.engine.handshake.messages import HandshakeMessage
+from thetastream.engine.handshake.instructions import AckBlk, Group, HandshakeMessage, TupleBlk
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.inbox import Inbox, Message
@@ -43,8 +42,7 @@ from thetastream.engine.store.run import Run as SortedRun
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.engine.views.engine import FoldedSpec
-from thetastream.engine.views.view import Fold, LocalView
+from thetastream.engine.views import Fold, FoldedSpec, LocalView
 from thetastream.families.hops.graph import HopOrders, build_multiway_spec
 from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.index import REGISTRY as SHAPES

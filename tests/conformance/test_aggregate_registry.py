@@ -17,7 +17,7 @@ from thetastream.aggregates.operands import SideColumn
 from thetastream.core.blocks import Matches
 from thetastream.core.sides import Side
 from thetastream.core.spark_types import is_integral
-from thetastream.engine.views.view import Fold, LocalView
+from thetastream.engine.views import Fold, LocalView
 
 ROWS = 40
 ON, WITHIN = "abs(a.id - b.id) <= 5", "20 seconds"

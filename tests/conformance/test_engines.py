@@ -23,16 +23,14 @@ from thetastream.core.sides import Side
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.spec import MultiwaySpec
-from thetastream.engine.order import Order
-from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
+from thetastream.engine.order import ARRIVAL_LEFT, ARRIVAL_RIGHT, Order, PunctuatedSpec
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSource
-from thetastream.engine.views.engine import FoldedSpec
-from thetastream.engine.views.view import Fold, ViewDelays
+from thetastream.engine.views import Fold, FoldedSpec, ViewDelays
 from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.index import Hash, IndexSpec
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split

@@ -1,14 +1,14 @@
-"""The order of arrival, which each unit computes by itself (SplitJoin, ATC 2016, sections 3 and 4).
+"""The new tuples of an epoch: which of them are late, and the order in which they arrive.
 
-Epochs follow each other. Inside an epoch, the tuples of all streams are sorted by time stamp. Among equal
-time stamps, the tuples of an earlier stream come first, and tuples of one stream keep the order of their
-source. For a tuple t and a stream j
-
-    seen_j(t)     tuples of j before t; if j is the stream of t, this is the number of t in its stream
+    late(t)       the event time of t is at or before the watermark of the previous epoch
+    seen_j(t)     tuples of stream j before t; if j is the stream of t, this is the number of t in its stream
     arrival(t)    the sum of seen_j(t) over all streams j
 
-Then a count window of n tuples of j is an interval of numbers: an arriving t meets the stored tuples of j
-whose numbers are from seen_j(t) - n to seen_j(t) - 1.
+Each unit computes the order of arrival by itself (SplitJoin, ATC 2016, sections 3 and 4). Epochs follow each
+other. Inside an epoch, the tuples of all streams are sorted by time stamp. Among equal time stamps, the
+tuples of an earlier stream come first, and tuples of one stream keep the order of their source. Then a count
+window of n tuples of j is an interval of numbers: an arriving t meets the stored tuples of j whose numbers
+are from seen_j(t) - n to seen_j(t) - 1.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,57 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.columns import PASSES
-from thetastream.core.keys import Int64s
+from thetastream.core.condition import SideSpec
+from thetastream.core.keys import HIGHEST, Int64s, encode
+from thetastream.engine.counters import Counters, LateTuples
+
+
+def read_times(batch: pa.RecordBatch, side: SideSpec) -> Int64s:
+    """Read the event time of each row, in microseconds.
+
+    The time is 0 if the stream has no event time, and the highest int64 if the event time is NULL.
+    """
+    if side.time is None:
+        return np.zeros(batch.num_rows, dtype=np.int64)
+    return encode(batch.column(side.time.column), side.time.domain)
+
+
+def drop_late(
+    batch: pa.RecordBatch,
+    stream: int,
+    side: SideSpec,
+    late_us: int | None,
+    counters: Counters | None = None,
+) -> pa.RecordBatch:
+    """Return the tuples of one stream that are not late.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+    stream : int
+        Number of the stream.
+    side : SideSpec
+        The alias and the event time of the stream.
+    late_us : int or None
+        The watermark of the previous epoch, in microseconds; None before the first watermark.
+    counters : Counters, optional
+        Counters to which timely and late tuples are added. None if another unit counts these tuples.
+    """
+    if side.time is None:
+        if counters is not None:
+            counters.admit(stream, side.alias, batch.num_rows, 0, None)
+        return batch
+    times = read_times(batch, side)
+    is_timely = np.ones(len(times), dtype=np.bool_) if late_us is None else times > late_us
+    n_timely = int(np.count_nonzero(is_timely))
+    if counters is not None:
+        known = times[times < HIGHEST]
+        newest_us = int(known.max()) if len(known) else None
+        counters.admit(stream, side.alias, n_timely, len(times) - n_timely, newest_us)
+        if counters.late_tuples is not None and n_timely < len(times):
+            late = batch.take(np.flatnonzero(~is_timely))
+            counters.late_tuples.append(LateTuples(stream, late))
+    return batch if n_timely == len(times) else batch.take(np.flatnonzero(is_timely))
 
 
 class Numbers(NamedTuple):

@@ -19,10 +19,10 @@ import pyarrow as pa
 from thetastream.core.condition import Condition
 from thetastream.core.records import decode, encode
 from thetastream.core.sides import Role, Side
+from thetastream.engine.arrival import drop_late
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters, SendingCounters
 from thetastream.engine.inbox import Inbox, Message
-from thetastream.engine.lateness import drop_late
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
 from thetastream.engine.routing import Router
 from thetastream.models.base import Model

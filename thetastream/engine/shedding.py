@@ -17,8 +17,8 @@ from thetastream.core.columns import HASH
 from thetastream.core.condition import SideSpec
 from thetastream.core.keys import HIGHEST, Int64s, mix
 from thetastream.core.shed import STATE, Shed
+from thetastream.engine.arrival import read_times
 from thetastream.engine.inbox import ShedReport
-from thetastream.engine.lateness import read_times
 from thetastream.engine.routing import Mask
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import Duration
-from thetastream.engine.order.spec import OrderOption
+from thetastream.engine.order import OrderOption
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.lowering.statistics import Statistics
 

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from thetastream.core.errors import StateError
 from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.core.shed import LAG
-from thetastream.engine.clock import Clock
+from thetastream.engine.clock import Clock, EarlyWatermark, Latest, merge_latest
 from thetastream.engine.counters import Counters
-from thetastream.engine.early_watermark import EarlyWatermark, Latest, merge_latest
 from thetastream.engine.inbox import Inbox, Peers
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
 from thetastream.lowering.identity import MODEL

@@ -35,8 +35,11 @@ from thetastream.core.columns import (
     UNIT,
 )
 from thetastream.core.sides import Role
-from thetastream.engine.early_watermark import EarlyWatermark
+from thetastream.engine.clock import EarlyWatermark
+from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
 from thetastream.engine.spreading import Spreader
+from thetastream.models.routes import Route
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
 from thetastream.models.routes import Route

@@ -12,7 +12,7 @@ from thetastream.conditions import tokenize
 from thetastream.conditions.clauses import write_out_groups
 from thetastream.core.columns import MARK
 from thetastream.core.errors import SessionError
-from thetastream.engine.views.view import ViewDelays
+from thetastream.engine.views import ViewDelays
 from thetastream.families.base import FinalJoin
 from thetastream.families.views.folding import PREFIX, VIEW_TIME, Computed, Folding
 from thetastream.families.views.planner import plan_folding

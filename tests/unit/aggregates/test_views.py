@@ -21,7 +21,7 @@ from thetastream.aggregates.simple import Greatest, Least, MatchCount, Total, Va
 from thetastream.core.blocks import Matches
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.sides import Side
-from thetastream.engine.views.view import Fold, LocalView, Pane
+from thetastream.engine.views import Fold, LocalView, Pane
 
 ints = st.one_of(st.none(), st.integers(-(2**62), 2**62))
 floats = st.one_of(st.none(), st.sampled_from([0.0, -0.0, math.nan, math.inf, -1.5, 3.25]))

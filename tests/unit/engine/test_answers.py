@@ -32,7 +32,7 @@ from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain
 from thetastream.core.how import HOWS, How, Nearest, Ranking, find_nearest
 from thetastream.core.records import decode, encode
 from thetastream.core.sides import Side
-from thetastream.engine.answers import best_partners, number_set, unit
+from thetastream.engine.answers import best_partners, open_tuples, unit
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
 from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
 from thetastream.engine.store.segment import MemoryStore
@@ -227,8 +227,8 @@ def make_equality(model: Model, how: How) -> AnswersSpec:
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 windows pass. A page has few tuples, so that pages come and go."""
-    monkeypatch.setattr(number_set, "PAGE", 64)
-    monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
+    monkeypatch.setattr(open_tuples, "PAGE", 64)
+    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 8)
     how = HOWS[name]
     run = LocalRun(make_equality(Matrix(1, 1), how))
     rng = np.random.default_rng(3)
@@ -273,8 +273,8 @@ def test_semi_forgets_matched_tuples_of_a_full_history(monkeypatch: pytest.Monke
 
 
 def test_a_closed_number_stays_closed_when_its_page_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(number_set, "PAGE", 8)
-    monkeypatch.setattr(number_set, "_PAGE_BYTES", 1)
+    monkeypatch.setattr(open_tuples, "PAGE", 8)
+    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 1)
     store, state = MemoryStore(), OpenState()
     for epoch in range(6):
         waiting = OpenTuples(decode(OpenState, encode(state)), store)
@@ -294,8 +294,8 @@ def test_a_closed_number_stays_closed_behind_the_last_page_that_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tuple 1 is open; 9 has the same bit in the next page, which is dropped."""
-    monkeypatch.setattr(number_set, "PAGE", 8)
-    monkeypatch.setattr(number_set, "_PAGE_BYTES", 1)
+    monkeypatch.setattr(open_tuples, "PAGE", 8)
+    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 1)
     store = MemoryStore()
     waiting = OpenTuples(OpenState(), store)
     numbers = waiting.add(16)

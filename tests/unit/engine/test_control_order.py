@@ -26,8 +26,7 @@ from tests.support.controlled import (
 from tests.support.local_run import LocalRun
 from thetastream.core.sides import Role, Side
 from thetastream.engine.inbox import Peers
-from thetastream.engine.order import Order
-from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
+from thetastream.engine.order import ARRIVAL_LEFT, ARRIVAL_RIGHT, Order, PunctuatedSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique, Split
 from thetastream.models.base import Model

@@ -23,8 +23,8 @@ from thetastream.core.condition import TIME, Bound, Condition, Dimension, Python
 from thetastream.core.errors import StateError
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
+from thetastream.engine.handshake.query import HandshakeState
 from thetastream.engine.handshake.spec import HandshakeSpec
-from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.shared_tasks import SHARED_COUNTERS, TaskSpec, TasksState
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec

@@ -7,8 +7,14 @@ import pytest
 from tests.support.controlled import SCHEMA, UNIT
 from tests.support.local_run import LocalRun
 from thetastream.core.errors import QueryError
-from thetastream.engine.order import Order, read_order, sort_results
-from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
+from thetastream.engine.order import (
+    ARRIVAL_LEFT,
+    ARRIVAL_RIGHT,
+    Order,
+    PunctuatedSpec,
+    read_order,
+    sort_results,
+)
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Split
 

@@ -13,7 +13,7 @@ from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSource, find_watermark_bound
-from thetastream.engine.views.view import ViewDelays, is_followed
+from thetastream.engine.views import ViewDelays, is_followed
 from thetastream.index import IndexSpec, Scan
 from thetastream.models import Biclique
 

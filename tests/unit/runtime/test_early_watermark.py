@@ -25,7 +25,7 @@ from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain
 from thetastream.core.how import HOWS
 from thetastream.core.sides import Side
 from thetastream.engine.answers.spec import AnswersSpec
-from thetastream.engine.early_watermark import EarlyWatermark, Latest, merge_latest
+from thetastream.engine.clock import EarlyWatermark, Latest, merge_latest
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec

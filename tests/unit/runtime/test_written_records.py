@@ -20,17 +20,25 @@ from thetastream.engine.answers.nearest import NearestState
 from thetastream.engine.answers.open_tuples import OpenState
 from thetastream.engine.answers.unit import AnswersState
 from thetastream.engine.counters import Counters
-from thetastream.engine.handshake.instructions import Ack, AckBlk, Group, Silence, SizeChg, Tuple, TupleBlk
-from thetastream.engine.handshake.messages import HandshakeMessage
+from thetastream.engine.handshake.instructions import (
+    Ack,
+    AckBlk,
+    Group,
+    HandshakeMessage,
+    Silence,
+    SizeChg,
+    Tuple,
+    TupleBlk,
+)
 from thetastream.engine.handshake.protocol import ProtocolState
-from thetastream.engine.handshake.state import HandshakeState, Neighbourhood
+from thetastream.engine.handshake.query import HandshakeState, Neighbourhood
 from thetastream.engine.multiway.hop_orders import HopMeasurements
 from thetastream.engine.multiway.partial_results import PartialResults
-from thetastream.engine.multiway.state import MultiwayState, Waiting
+from thetastream.engine.multiway.query import MultiwayState, Waiting
 from thetastream.engine.shared_tasks import TasksState
 from thetastream.engine.store.segment import SegmentMeta
 from thetastream.engine.two_stream.query import UnitState
-from thetastream.engine.views.engine import FoldedState
+from thetastream.engine.views import FoldedState
 from thetastream.models import Biclique, Ring, Split
 from thetastream.results.history import CommittedRows, make_entry, make_rewrite
 from thetastream.results.ledger import CommittedEpoch, Ledger, PendingSnapshot

@@ -47,7 +47,7 @@ from thetastream.core.condition import (
 )
 from thetastream.core.how import HOWS, Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
-from thetastream.engine.answers import best_partners, number_set, unit
+from thetastream.engine.answers import best_partners, open_tuples, unit
 from thetastream.engine.answers.candidates import sort_tuples
 from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.two_stream.query import UnitSpec
@@ -184,8 +184,8 @@ def make_equality() -> Case:
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 windows pass. A page has few tuples, so that pages come and go."""
-    monkeypatch.setattr(number_set, "PAGE", 64)
-    monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
+    monkeypatch.setattr(open_tuples, "PAGE", 64)
+    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 8)
     run, rng, sizes = TwoUnits(make_equality(), HOWS[name], Matrix(1, 1), is_chosen), random.Random(3), []
     for epoch in range(200):
         batches = [

@@ -16,7 +16,7 @@ from thetastream.core.blocks import concat
 from thetastream.core.columns import KEY, RANKED, TUPLE
 from thetastream.core.how import Ranking, select_nearest
 from thetastream.core.keys import Int64s
-from thetastream.engine.answers.number_set import PAGE, Mask
+from thetastream.engine.answers.open_tuples import PAGE, Mask
 from thetastream.engine.store.segment import SegmentStore
 
 PRUNE_ROWS = 1 << 18

@@ -28,7 +28,7 @@ from thetastream.core.how import How, Ranking
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.answers.best_partners import rank_matches
-from thetastream.engine.answers.number_set import Mask
+from thetastream.engine.answers.open_tuples import Mask
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox

@@ -20,9 +20,8 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.engine.answers.best_partners import BestPartners, BestState
 from thetastream.engine.answers.candidates import CandidateColumns
-from thetastream.engine.answers.number_set import Mask, NumberSet, Pages
-from thetastream.engine.answers.rows import build_alone, build_pairs
-from thetastream.engine.answers.unit import COPIED, GUEST, AnswersCounters
+from thetastream.engine.answers.open_tuples import Mask, NumberSet, Pages
+from thetastream.engine.answers.unit import COPIED, GUEST, AnswersCounters, build_alone, build_pairs
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.store.segment import SegmentStore

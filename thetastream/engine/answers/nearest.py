@@ -18,8 +18,7 @@ from thetastream.core.columns import RANKED, TUPLE
 from thetastream.core.how import How, Ranking
 from thetastream.core.sides import Side
 from thetastream.engine.answers.best_partners import BestPartners, BestState, rank_matches
-from thetastream.engine.answers.rows import build_pairs
-from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
+from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, build_pairs
 from thetastream.engine.clock import Clock
 from thetastream.engine.matching import match
 from thetastream.engine.store.probing import Candidates

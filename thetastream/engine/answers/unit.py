@@ -7,12 +7,9 @@
 Each preserved tuple meets all its partners at the unit that stores it (``Model.sees_partners``). Therefore
 the unit decides the tuple alone. An open tuple has found no partner yet (``open_tuples``). At the end of each
 epoch, the tuples with t + W <= watermark are decided: later epochs admit only tuples after the watermark, so
-none of them is a partner. Open tuples among the decided ones have no partner.
-
-A preserved tuple that fails a condition over its own stream, or has a NULL key, can have no partner. It is
-answered in the epoch in which it arrives, and it is not stored.
-
-While units change, a unit also receives tuples that another unit answers
+none of them is a partner. Open tuples among the decided ones have no partner. A preserved tuple that fails a
+condition over its own stream, or has a NULL key, can have no partner. It is answered in the epoch in which it
+arrives, and it is not stored. While units change, a unit also receives tuples that another unit answers
 (``thetastream.runtime.control.handover``). These tuples are never open here. Guests (role PROBE) only look
 for partners. Copies (role COPY) are stored too, and their pairs are returned by the unit that answers them.
 """
@@ -30,9 +27,7 @@ from thetastream.core.columns import PASSES, TUPLE
 from thetastream.core.how import How
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.engine.answers.number_set import Mask
-from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
-from thetastream.engine.answers.rows import build_alone, build_pairs
+from thetastream.engine.answers.open_tuples import Mask, OpenState, OpenTuples
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
@@ -265,3 +260,21 @@ def _are_open(waiting: OpenTuples, batch: pa.RecordBatch) -> Mask:
 def _read_numbers(batch: pa.RecordBatch) -> Int64s:
     numbers: Int64s = batch.column(TUPLE).to_numpy()
     return numbers
+
+
+def build_pairs(how: How, columns: Iterable[pa.Array], n: int) -> list[pa.Array]:
+    """Build ``n`` answers whose tuples have partners; ``columns`` are those of the shown streams."""
+    return [*columns, *(pa.array(np.ones(n, np.bool_)) for _ in how.padded)]
+
+
+def build_alone(
+    how: How, names: Sequence[Sequence[str]], side: Side, batch: pa.RecordBatch
+) -> list[pa.Array]:
+    """Build an answer without a partner for each tuple of ``side``.
+
+    ``names`` has the columns of left and of right tuples.
+    """
+    n, columns = batch.num_rows, []
+    for shown in how.shown:
+        columns += [batch.column(name) if shown is side else pa.nulls(n) for name in names[shown]]
+    return [*columns, *(pa.array(np.full(n, padded is side)) for padded in how.padded)]

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from thetastream.engine.handshake.query import HandshakeQuery
-from thetastream.engine.handshake.state import HandshakeState
+from thetastream.engine.handshake.query import HandshakeQuery, HandshakeState
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router

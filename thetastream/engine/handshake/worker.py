@@ -22,12 +22,14 @@ from thetastream.core.blocks import Matches, RowBytes, concat, gather
 from thetastream.core.columns import END, FIRST, NUMBER
 from thetastream.core.keys import HIGHEST
 from thetastream.core.sides import Role, Side
+from thetastream.engine.arrival import drop_late
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import SendingCounters
 from thetastream.engine.handshake.block_size import average_work, choose_block
 from thetastream.engine.handshake.instructions import (
     Drop,
     Group,
+    HandshakeMessage,
     Instruction,
     Join,
     MarkProbed,
@@ -35,13 +37,11 @@ from thetastream.engine.handshake.instructions import (
     StoreTuples,
     TupleBlk,
     needs_tuples,
+    sort_letters,
 )
-from thetastream.engine.handshake.messages import HandshakeMessage, sort_letters
 from thetastream.engine.handshake.protocol import Protocol
-from thetastream.engine.handshake.query import COPIES, HandshakeQuery
-from thetastream.engine.handshake.state import HandshakeState
+from thetastream.engine.handshake.query import COPIES, HandshakeQuery, HandshakeState
 from thetastream.engine.inbox import Inbox, Message
-from thetastream.engine.lateness import drop_late
 from thetastream.engine.matching import Residual, match
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex

@@ -12,12 +12,10 @@ import pyarrow as pa
 
 from thetastream.core.columns import BORN, SEQUENCE, name_seen_column
 from thetastream.core.keys import Int64s
-from thetastream.engine.arrival import keep_passing
+from thetastream.engine.arrival import drop_late, keep_passing, read_times
 from thetastream.engine.clock import Clock
-from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.multiway.equal_decisions import EqualDecisions
-from thetastream.engine.multiway.query import MultiwayQuery
-from thetastream.engine.multiway.state import MultiwayCounters
+from thetastream.engine.multiway.query import MultiwayCounters, MultiwayQuery
 
 
 class Admitted(NamedTuple):

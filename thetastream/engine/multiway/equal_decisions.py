@@ -1,33 +1,40 @@
 """The decisions that all nodes of a multi-way join make alike, each for itself and without messages.
 
-Every node sees all new tuples and all partial results. So all nodes number the tuples alike, let the same
-tuples wait (``queue``), and give tuples the same hop orders (``hop_orders``). If nodes decided differently,
-results would be lost.
-
-A node that joins while the query runs has not seen the earlier tuples. A node that leaves sends it the state
-of the decisions and the tuples that wait (``make_messages``, ``take_over``). From then on it decides like the
-others.
+Every node sees all new tuples and all partial results, in the same order. So all nodes number the tuples
+alike, let the same tuples wait (``Queue``), and give tuples the same hop orders (``hop_orders``). If nodes
+decided differently, results would be lost. A node that joins while the query runs has not seen the earlier
+tuples. A node that leaves sends it the state of the decisions and the tuples that wait (``make_messages``,
+``take_over``). From then on it decides like the others.
 """
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from thetastream.core.keys import Int64s
 from thetastream.core.records import decode, encode
-from thetastream.engine.arrival import Numbers, number_arrivals
+from thetastream.engine.arrival import Numbers, number_arrivals, read_times
 from thetastream.engine.inbox import Message
-from thetastream.engine.lateness import read_times
 from thetastream.engine.multiway.hop_orders import Refiner
 from thetastream.engine.multiway.partial_results import PartialResults
-from thetastream.engine.multiway.query import Horizon, MultiwayQuery, combine_horizons
-from thetastream.engine.multiway.queue import NewOrigins, Queue
-from thetastream.engine.multiway.state import MultiwayState
+from thetastream.engine.multiway.query import Horizon, MultiwayQuery, MultiwayState, Waiting, combine_horizons
 from thetastream.engine.store.segment import SegmentStore
 
 DECISIONS, WAITING = "decisions", "waiting"
 """The headers of messages to nodes that join. The other messages are partial results."""
+
+
+class NewOrigins(NamedTuple):
+    """Tuples of one stream that begin to look for partners."""
+
+    stream: int
+    horizon: Horizon
+    """The horizon of the epoch in which these tuples arrived."""
+    block: pa.RecordBatch
 
 
 class EqualDecisions:
@@ -152,3 +159,77 @@ def take_over(
 def is_decision(message: Message) -> bool:
     """Whether a message holds decisions or waiting tuples, and no partial results."""
     return json.loads(message.header)[0] in (DECISIONS, WAITING)
+
+
+class Queue:
+    """The tuples of all streams that wait before they look for partners, oldest first.
+
+    PSP-I bounds the number of tuples that are processed concurrently, and so the number of partial results in
+    flight. A new tuple is stored when it arrives, so that other tuples find it. It waits until fewer tuples
+    are in flight, and then looks for partners itself. The results do not depend on the time at which it does
+    so, because hops follow the global order (``thetastream.engine.multiway.hop``).
+
+    Parameters
+    ----------
+    limit : int or None
+        The number of tuples that may be in flight at the same time; None means any number.
+    span : int
+        The number of epochs for which a tuple is in flight, including the epoch in which it begins.
+    waiting, admitted
+        The fields of the state before this epoch.
+    store : SegmentStore
+        The store that keeps the blocks of waiting tuples.
+    """
+
+    def __init__(
+        self,
+        limit: int | None,
+        span: int,
+        waiting: list[Waiting],
+        admitted: list[tuple[int, int]],
+        store: SegmentStore,
+    ) -> None:
+        self._limit = limit
+        self._span = span
+        self._store = store
+        self.waiting = list(waiting)
+        self.admitted = list(admitted)
+
+    @property
+    def n_waiting(self) -> int:
+        """The number of waiting tuples."""
+        return sum(entry.n_rows - entry.done for entry in self.waiting)
+
+    def admit(self, epoch: int, fresh: list[NewOrigins]) -> Iterator[NewOrigins]:
+        """Yield the tuples that may begin in an epoch: first waiting tuples, then new tuples."""
+        if self._limit is None:
+            yield from fresh
+            return
+        self.admitted = [(then, n) for then, n in self.admitted if then > epoch - self._span]
+        room = free = self._limit - sum(n for _, n in self.admitted)
+        # 1. Admit waiting tuples.
+        for entry in list(self.waiting):
+            if not room:
+                break
+            n = min(room, entry.n_rows - entry.done)
+            block = self._store.get_block(entry.id, entry.n_rows)
+            yield NewOrigins(entry.stream, entry.horizon, block.slice(entry.done, n))
+            room -= n
+            self.waiting.remove(entry)
+            if entry.done + n < entry.n_rows:
+                self.waiting.insert(0, entry._replace(done=entry.done + n))
+            else:
+                self._store.drop_block(entry.id)
+        # 2. Admit new tuples. The rest joins the queue.
+        for stream, horizon, block in fresh:
+            n = min(room, block.num_rows)
+            room -= n
+            if n:
+                yield NewOrigins(stream, horizon, block.slice(0, n))
+            if n < block.num_rows:
+                rest = block.slice(n)
+                entry = Waiting(uuid.uuid4().hex, stream, horizon, rest.num_rows, 0)
+                self._store.put_block(entry.id, rest)
+                self.waiting.append(entry)
+        if free > room:
+            self.admitted.append((epoch, free - room))

@@ -27,13 +27,13 @@ from thetastream.core.blocks import RowBytes
 from thetastream.core.columns import BORN, EARLIEST, LATEST, OLDEST
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
+from thetastream.engine.arrival import read_times
 from thetastream.engine.clock import Clock, find_earliest
 from thetastream.engine.inbox import Inbox, Message, Peers
-from thetastream.engine.lateness import read_times
 from thetastream.engine.matching import Residual
 from thetastream.engine.moved_tuples import is_moved
 from thetastream.engine.multiway.admission import admit
-from thetastream.engine.multiway.equal_decisions import EqualDecisions, is_decision, take_over
+from thetastream.engine.multiway.equal_decisions import EqualDecisions, NewOrigins, is_decision, take_over
 from thetastream.engine.multiway.hop import Hop, join_columns, list_member_columns
 from thetastream.engine.multiway.partial_results import (
     Overlap,
@@ -42,9 +42,13 @@ from thetastream.engine.multiway.partial_results import (
     find_end,
     merge_partial_results,
 )
-from thetastream.engine.multiway.query import Horizon, MultiwayQuery, combine_horizons
-from thetastream.engine.multiway.queue import NewOrigins
-from thetastream.engine.multiway.state import MultiwayCounters, MultiwayState
+from thetastream.engine.multiway.query import (
+    Horizon,
+    MultiwayCounters,
+    MultiwayQuery,
+    MultiwayState,
+    combine_horizons,
+)
 from thetastream.engine.multiway.stored_tuples import StoredTuples
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentStore

@@ -1,4 +1,4 @@
-"""The fixed properties of a multi-way join, and the horizons of its state.
+"""The fixed properties of a multi-way join, and what a node keeps from epoch to epoch and counts in an epoch.
 
 The tuples of an epoch can no longer meet stored tuples before its horizon. Under windows of event time, the
 horizon is one watermark for all streams: later tuples of the epoch have later event times. Under count
@@ -7,15 +7,22 @@ windows, each stream has a horizon of its own: the number of its last tuple that
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from thetastream.engine.clock import find_earliest
+from thetastream.engine.counters import SendingCounters
 from thetastream.engine.moved_tuples import MOVED_TUPLES
 from thetastream.engine.multiway.graph import HopKey, HopOrder, JoinGraph
 from thetastream.engine.multiway.hop import Hop, plan_hop
+from thetastream.engine.multiway.hop_orders import HopMeasurements
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.store.box import StoredStream
+from thetastream.engine.store.segment import SegmentMeta
 from thetastream.models.base import moves_tuples
 from thetastream.models.multiway import Multiway
+
+Horizon = int | None | tuple[int, ...]
+"""The horizon of an epoch: a watermark in microseconds, or the number of a tuple for each stream."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +67,6 @@ class MultiwayQuery:
         return self._hops[step]
 
 
-Horizon = int | None | tuple[int, ...]
-"""The horizon of an epoch: a watermark in microseconds, or the number of a tuple for each stream."""
-
-
 def combine_horizons(horizons: Iterable[Horizon], n_streams: int) -> list[int | None]:
     """Return the earliest horizon of each stream.
 
@@ -72,3 +75,42 @@ def combine_horizons(horizons: Iterable[Horizon], n_streams: int) -> list[int | 
     """
     spread = [one if isinstance(one, tuple) else (one,) * n_streams for one in horizons]
     return [find_earliest(stream) for stream in zip(*spread, strict=True)]
+
+
+class Waiting(NamedTuple):
+    """Tuples of one stream and epoch that wait, all or in part. Their block is stored."""
+
+    id: str
+    """The name under which the block is stored."""
+    stream: int
+    horizon: Horizon
+    """The horizon of the epoch in which these tuples arrived."""
+    n_rows: int
+    done: int
+    """The number of tuples that have begun already. They are the first rows of the block."""
+
+
+@dataclass
+class MultiwayState:
+    """The state of a node."""
+
+    segments: list[SegmentMeta] = field(default_factory=list)
+    arrived: tuple[int, ...] = ()
+    """The number of tuples of each stream so far."""
+    waiting: list[Waiting] = field(default_factory=list)
+    admitted: list[tuple[int, int]] = field(default_factory=list)
+    """For each epoch whose tuples may be in flight, its number and the number of tuples that began in it."""
+    measured: HopMeasurements | None = None
+    """The measurements of hops, if hop orders are refined."""
+    ends_us: int | None = None
+    """For a generation of ATR that a newer one replaces: the watermark at which it has ended."""
+
+
+@dataclass
+class MultiwayCounters(SendingCounters):
+    """The work that one node did in one epoch."""
+
+    waiting: int = 0
+    """Stored tuples that have not begun to look for partners, because too many tuples are in flight."""
+    order: dict[str, list[str]] = field(default_factory=dict)
+    """By alias, the hop order of the tuples of each stream, if hop orders are refined."""

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from thetastream.engine.multiway.node import MultiwayNode
-from thetastream.engine.multiway.query import MultiwayQuery
-from thetastream.engine.multiway.state import MultiwayState
+from thetastream.engine.multiway.query import MultiwayQuery, MultiwayState
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
 from thetastream.models.multiway import Multiway

@@ -27,11 +27,10 @@ from thetastream.core.blocks import Matches, RowBytes, concat
 from thetastream.core.columns import ARRIVAL, SEEN, SEQUENCE
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.engine.arrival import Numbers, keep_passing, number_arrivals
+from thetastream.engine.arrival import Numbers, drop_late, keep_passing, number_arrivals, read_times
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
-from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.matching import Residual, match
 from thetastream.engine.store.box import encode_key_rows
 from thetastream.engine.store.chained_index import SHARED_PERIODS, ChainedIndex

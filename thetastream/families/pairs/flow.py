@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from thetastream.engine.answers.spec import DecidingSpec
-from thetastream.engine.order import Order
-from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
+from thetastream.engine.order import ARRIVAL_LEFT, ARRIVAL_RIGHT, Order, PunctuatedSpec
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec

@@ -12,8 +12,7 @@ from thetastream.core.sides import Side
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.engine.views.engine import FoldedSpec
-from thetastream.engine.views.view import Fold
+from thetastream.engine.views import Fold, FoldedSpec
 from thetastream.families.base import Planned
 from thetastream.families.pairs.choose import choose_model
 from thetastream.families.pairs.flow import describe_unit

@@ -17,7 +17,7 @@ from itertools import chain
 from thetastream.aggregates import MeasureFunction
 from thetastream.conditions.phrases import canonicalize
 from thetastream.core.identity import EQUAL, Part
-from thetastream.engine.views.view import Pane, ViewDelays
+from thetastream.engine.views import Pane, ViewDelays
 from thetastream.lowering.identity import Parts, Reading
 
 PREFIX = "__view_"

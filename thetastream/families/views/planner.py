@@ -12,7 +12,7 @@ from thetastream.conditions import Phrase
 from thetastream.conditions.names import find_references
 from thetastream.core.errors import QueryError
 from thetastream.core.spark_types import is_ordinary
-from thetastream.engine.views.view import Pane
+from thetastream.engine.views import Pane
 from thetastream.families.base import FinalJoin
 from thetastream.families.views.aggregates import Aggregates
 from thetastream.families.views.expressions import Expressions, find_closing

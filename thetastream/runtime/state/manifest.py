@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from thetastream.core import records
 from thetastream.core.errors import StateError
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes, refuse_changes
-from thetastream.engine.early_watermark import Latest
+from thetastream.engine.clock import Latest
 from thetastream.runtime.control.notices import NEVER_TOLD, Member
 
 FORMAT = 8

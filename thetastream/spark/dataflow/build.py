@@ -20,8 +20,8 @@ from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError
 from thetastream.core.identity import Identity, digest
 from thetastream.core.records import encode
-from thetastream.engine.early_watermark import EarlyWatermark
-from thetastream.engine.order.engine import tell_columns
+from thetastream.engine.clock import EarlyWatermark
+from thetastream.engine.order import tell_columns
 from thetastream.engine.shedding import Shedding
 from thetastream.lowering.identity import identify_settings
 from thetastream.runtime.choice import FittedSpec

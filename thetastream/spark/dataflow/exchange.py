@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.core.columns import HASH
-from thetastream.engine.early_watermark import EarlyWatermark
+from thetastream.engine.clock import EarlyWatermark
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan

@@ -31,8 +31,7 @@ from thetastream.core.blocks import cut, gather
 from thetastream.core.columns import BLOCK, project
 from thetastream.core.identity import Part, digest
 from thetastream.engine.answers.deciding import ROWS
-from thetastream.engine.order import Order, sort_results
-from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
+from thetastream.engine.order import ARRIVAL_LEFT, ARRIVAL_RIGHT, Order, sort_results
 from thetastream.lowering.domains import quote
 from thetastream.lowering.identity import identify_settings
 from thetastream.runtime.choice import FittedSpec

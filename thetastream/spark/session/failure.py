@@ -34,8 +34,6 @@ _MISMATCH = re.compile(
     r"Expected Spark type (.+?), actual Parquet type (\w+)"
 )
 _QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
-# What a failure of memory looks like
-
 _KILLED = re.compile(r"Python worker (?:process )?(?:exited|terminated) unexpectedly|exit code 137|SIGKILL")
 _PYTHON = re.compile(r"(?:\w+\.)*(?:ArrowMemoryError|_ArrayMemoryError|MemoryError)\b[^\n]*")
 _JVM = re.compile(r"(?:[\w$]+\.)*(?:OutOfDirectMemoryError|OutOfMemoryError|OutOfMemoryException)\b[^\n]*")

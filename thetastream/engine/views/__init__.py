@@ -1,1 +1,0 @@
-"""The engine of groups over a join: units fold their matches into local views."""
