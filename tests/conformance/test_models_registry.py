@@ -16,8 +16,7 @@ from thetastream.app.job.spec import parse_model
 from thetastream.core.sides import Role, Side
 from thetastream.joins.compose.pipeline import Pipeline
 from thetastream.models import REGISTRY
-from thetastream.models.base import Model
-from thetastream.models.routes import Hashes, Route, split
+from thetastream.models.base import Hashes, Model, Route, split
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 import thetastream as th
 from tests.spark.test_restart import ON, PARTITIONS, Restarts, expect, make_predicate
 from tests.support.truth import configured
-from thetastream.app.job.checkpoints.inspect import read_checkpoint
-from thetastream.app.job.checkpoints.rescaling import rescale
+from thetastream.app.job.checkpoint import read_checkpoint
+from thetastream.app.job.rescaling import rescale
 
 PAIRS = [ON, make_predicate("rescale")]
 STEPS = ((0, 2), (1, 3), (2, 1))

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
-from thetastream.app.job.checkpoints.rescaling import rescale
+from thetastream.app.job.rescaling import rescale
 
 
 class Source:

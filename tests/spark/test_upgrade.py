@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.support.kept_checkpoints import COMMITTED, FILES, SETTINGS, bring_files, read_streams, run, unpack
 from tests.support.kept_queries import KEPT, Place
 from tests.support.truth import configured
-from thetastream.app.job.checkpoints.inspect import read_checkpoint
+from thetastream.app.job.checkpoint import read_checkpoint
 from thetastream.core.errors import ThetastreamError
 
 IN_EACH_RUN = ("aggregate", "left-interrupted", "ring-nodes-change", "store")

@@ -10,8 +10,8 @@ from thetastream.core.how import HOWS, How
 from thetastream.core.spans import parse_duration, to_micros
 from thetastream.families.options import GivenOptions
 from thetastream.families.request import JoinRequest
-from thetastream.lowering.carriers import find_carrier
 from thetastream.lowering.domains import quote
+from thetastream.lowering.payload import find_carrier
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Constant, Stream
 from thetastream.runtime.flow import RunContext

@@ -13,8 +13,15 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from thetastream.conditions.clauses import CLAUSES, UNSUPPORTED
-from thetastream.conditions.lateral import read_lateral, refuse_lateral_view
-from thetastream.conditions.nearest import AS_OF, cut_match, cut_ranking, read_as_of, read_nearest
+from thetastream.conditions.nearest import (
+    AS_OF,
+    cut_match,
+    cut_ranking,
+    read_as_of,
+    read_lateral,
+    read_nearest,
+    refuse_lateral_view,
+)
 from thetastream.conditions.statement import Select, Source
 from thetastream.conditions.tokens import Phrase, Token, make_error_at
 from thetastream.core.how import AsOf

@@ -2,7 +2,7 @@
 
 A *block* is an Arrow record batch of tuples. Its columns are
 
-    c0, c1, ...      payload: the columns that results show, as ``thetastream.lowering.carriers`` carries them
+    c0, c1, ...      payload: the columns that results show, as ``thetastream.lowering.payload`` carries them
     k0, k1, ...      keys that Catalyst computed and that are not payload
     h                hash of the whole tuple; routers spread tuples by it and drop it before the exchange
     p                not NULL if the tuple passes the filters of its stream; only for units that number all

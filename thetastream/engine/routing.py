@@ -11,8 +11,7 @@ import pyarrow as pa
 from thetastream.core.columns import HASH
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.models.base import Model
-from thetastream.models.routes import Hashes, Places, Route, split
+from thetastream.models.base import Hashes, Model, Places, Route, split
 
 Mask = npt.NDArray[np.bool_]
 FindPlaces = Callable[[Side, pa.RecordBatch], Places]

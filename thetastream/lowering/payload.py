@@ -1,16 +1,19 @@
-"""Exchanges the payload of a planned join. The condition stays, and other columns are sent with its keys.
+"""The payload of a planned join: columns that travel with its keys, and the types that blocks hold for them.
 
-Block columns are numbered anew, left before right. So the result is the plan of a join of streams that have
-exactly these columns.
+    Spark type             type in blocks
+    TIMESTAMP              bigint: microseconds since 1970 UTC, so that the session time zone plays no part
+    year-month interval    int: months
+    calendar interval      string
+    VOID                   boolean
+    any other type         the same type
 
-Moves conjuncts of the residual to the units, which compare the values of keys as exactly as Catalyst.
-
-Rows of an inner join are filtered by Catalyst behind the units, which costs nothing extra if they leave the
-units anyway. Units that write the results themselves must find them complete.
+from_block(to_block(x)) equals x, bit for bit. If the payload is exchanged, the condition stays. Block columns
+are numbered anew, left before right, so the result is the plan of a join of streams that have exactly these
+columns.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from thetastream.core.condition import Condition, Key, PythonPredicate, SideSpec
 from thetastream.lowering.physical import Carried, PhysicalPlan
@@ -35,18 +38,6 @@ def exchange_payload(
     ]
     condition = replace(condition, sides=(specs[0], specs[1]))
     return replace(plan, sides=(sides[0], sides[1]), condition=condition)
-
-
-def narrow_results(plan: PhysicalPlan, read: Collection[str]) -> PhysicalPlan:
-    """Return the plan whose results have only these block columns. What units store stays as it is.
-
-    Each side keeps at least one column, so that its matches have a length.
-    """
-    left, right = (
-        replace(spec, columns=tuple(name for name in spec.columns if name in read) or spec.columns[:1])
-        for spec in plan.condition.sides
-    )
-    return replace(plan, condition=replace(plan.condition, sides=(left, right)))
 
 
 def _rename(condition: Condition, names: Sequence[Mapping[str, str]]) -> Condition:
@@ -84,6 +75,18 @@ def _rename_columns(predicate: PythonPredicate, names: Sequence[Mapping[str, str
     return replace(predicate, columns=(left, right))
 
 
+def narrow_results(plan: PhysicalPlan, read: Collection[str]) -> PhysicalPlan:
+    """Return the plan whose results have only these block columns. What units store stays as it is.
+
+    Each side keeps at least one column, so that its matches have a length.
+    """
+    left, right = (
+        replace(spec, columns=tuple(name for name in spec.columns if name in read) or spec.columns[:1])
+        for spec in plan.condition.sides
+    )
+    return replace(plan, condition=replace(plan.condition, sides=(left, right)))
+
+
 def list_catalyst_residual(plan: PhysicalPlan) -> tuple[str, ...]:
     """List the conjuncts of the residual that only Catalyst can evaluate."""
     replaceable = dict(plan.unit_checks)
@@ -91,10 +94,63 @@ def list_catalyst_residual(plan: PhysicalPlan) -> tuple[str, ...]:
 
 
 def check_at_units(plan: PhysicalPlan) -> PhysicalPlan:
-    """Return the plan whose units evaluate all conjuncts that they can.
+    """Return the plan whose units evaluate all conjuncts that they can, as exactly as Catalyst.
 
-    The residual stays as it is, because it identifies the query.
+    Rows of an inner join are filtered by Catalyst behind the units, which costs nothing extra if they leave
+    the units anyway. Units that write the results themselves must find them complete. The residual stays as
+    it is, because it identifies the query.
     """
     checks = tuple(check for _, checks in plan.unit_checks for check in checks)
     condition = replace(plan.condition, predicates=(*checks, *plan.condition.predicates))
     return replace(plan, condition=condition)
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """The block type of a Spark type, and the SQL expressions that convert a column to it and back.
+
+    Types are DDL texts, and columns are SQL texts.
+    """
+
+    block_type: Callable[[str], str]
+    to_block: Callable[[str], str]
+    from_block: Callable[[str, str], str]
+    """(block column, Spark type) -> SQL."""
+
+
+_AS_IS = Carrier(lambda type_: type_, lambda column: column, lambda block, _: block)
+_TIMESTAMP = Carrier(
+    lambda _: "bigint",
+    lambda column: f"unix_micros({column})",
+    lambda block, _: f"timestamp_micros({block})",
+)
+_YEAR_MONTH = Carrier(
+    lambda _: "int",
+    lambda column: f"CAST(CAST({column} AS INTERVAL MONTH) AS INT)",
+    lambda block, type_: f"CAST(CAST({block} AS INTERVAL MONTH) AS {type_.upper()})",
+)
+_CALENDAR = Carrier(
+    lambda _: "string",
+    lambda column: f"CAST({column} AS STRING)",
+    lambda block, _: f"CAST({block} AS INTERVAL)",
+)
+_VOID = Carrier(lambda _: "boolean", lambda column: f"CAST({column} AS BOOLEAN)", lambda block, _: "NULL")
+_CARRIERS = {
+    "timestamp": _TIMESTAMP,
+    "interval year": _YEAR_MONTH,
+    "interval month": _YEAR_MONTH,
+    "interval year to month": _YEAR_MONTH,
+    "interval": _CALENDAR,
+    "void": _VOID,
+}
+
+
+def find_carrier(type_: str) -> Carrier:
+    """Find the carrier of a type that blocks can hold.
+
+    >>> find_carrier("timestamp").from_block("c0", "timestamp")
+    'timestamp_micros(c0)'
+    >>> find_carrier("array<int>").block_type("array<int>")
+    'array<int>'
+    """
+    return _CARRIERS.get(type_, _AS_IS)

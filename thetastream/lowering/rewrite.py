@@ -4,26 +4,27 @@
     f(l) OP g(r)          -> comparison of two key columns in the type in which Spark compares
     abs(f - g) <= c       -> a band of key columns
     f - g OP c            -> a comparison of key columns and a constant
-    bounds on event times -> the window
+    bounds on event times -> the window, if f - g, or e of abs(e) <= c, follows l.ts - r.ts
     anything else         -> residual, a filter behind the join
 
 Each form that is used follows logically from the conjunct. If the conjunct requires more, it also stays as a
-residual. ``rewrite_comparisons`` and ``rewrite_bands`` rewrite what reads both streams.
+residual. ``rewrite_comparisons`` and ``rewrite_bands`` rewrite what reads both streams, and ``event_terms``
+reads how an expression follows event times.
 """
 
 from thetastream.conditions import Comparison, Phrase, find_comparisons
 from thetastream.conditions.names import find_references
 from thetastream.conditions.phrases import FLIPPED
+from thetastream.conditions.tokens import read_call
 from thetastream.core.sides import Side
 from thetastream.lowering.conjunct import Conjunct, Rewritten, TypedPair
 from thetastream.lowering.domains import find_family
-from thetastream.lowering.event_time import write_elapsed_time
+from thetastream.lowering.event_terms import Term, TermReader, read_limit_us
+from thetastream.lowering.event_time import SLACK_US, write_elapsed_time
 from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver
-from thetastream.lowering.rewrite_bands import rewrite_band
+from thetastream.lowering.rewrite_bands import read_difference, rewrite_band, rewrite_difference
 from thetastream.lowering.rewrite_comparisons import rewrite_comparison
-from thetastream.lowering.rewrite_differences import read_difference, rewrite_difference
-from thetastream.lowering.rewrite_windows import narrow_window
 from thetastream.lowering.side_keys import SideKeys
 
 
@@ -148,3 +149,55 @@ def cast_to_boolean(text: str, type_: str) -> str:
     AND accepts strings as booleans, but a filter does not, so they are cast.
     """
     return text if type_ == "boolean" else f"CAST(({text}) AS BOOLEAN)"
+
+
+def narrow_window(conjunct: Conjunct, comparison: Comparison) -> bool:
+    """Narrow the window by a comparison; return whether the window means all of it.
+
+    An equality of one expression of each stream is still a key.
+    """
+    f, op, g = comparison.f, comparison.op, comparison.g
+    reader = TermReader(conjunct.query.streams, conjunct.resolver)
+    if op == "<=>":
+        return False
+    if comparison.limit is not None:
+        return _narrow_distance(conjunct, reader, reader.subtract(f, g), op, comparison.limit)
+    for call, sign, limit in ((read_call(f), op, g), (read_call(g), FLIPPED[op], f)):
+        if call is not None and call[0] == "ABS" and len(call[1]) == 1 and sign in ("<", "<="):
+            return _narrow_distance(conjunct, reader, _read_difference(reader, call[1][0]), sign, limit)
+    term = reader.compare(f, g)
+    if term is None:
+        return False
+    low = int(op == ">") if op in (">", ">=", "=") else None
+    high = -int(op == "<") if op in ("<", "<=", "=") else None
+    is_key = op == "=" and all(len(find_references(side, conjunct.query.aliases)) == 1 for side in (f, g))
+    return _narrow(conjunct, term, low, high) and not is_key
+
+
+def _read_difference(reader: TermReader, phrase: Phrase) -> Term | None:
+    term = reader.read(phrase)
+    return term if term is not None and sorted(term.signs) == [-1, 1] else None
+
+
+def _narrow_distance(
+    conjunct: Conjunct, reader: TermReader, term: Term | None, op: str, limit: Phrase
+) -> bool:
+    """Narrow the window by ``abs(e) OP limit``, where ``term`` is that of e."""
+    ends = None if term is None else read_limit_us(limit, term, reader)
+    if term is None or ends is None or ends[1] < 0:
+        return False
+    distance = ends[1] - (op == "<" and ends[0] == ends[1])
+    if distance < 0:
+        return False
+    return _narrow(conjunct, term, -distance, distance) and ends[0] == ends[1]
+
+
+def _narrow(conjunct: Conjunct, term: Term, low: int | None, high: int | None) -> bool:
+    """Narrow the window so that ``unit * e`` may lie between ``low`` and ``high``, in microseconds."""
+    slack = SLACK_US if term.is_local else 0
+    low = None if low is None else low - term.high - slack
+    high = None if high is None else high - term.low + slack
+    if term.signs[0] < 0:
+        low, high = None if high is None else -high, None if low is None else -low
+    conjunct.narrow_window(low, high, term.is_exact)
+    return term.is_exact

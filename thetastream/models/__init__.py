@@ -5,14 +5,13 @@ look models up there, and read everything else from the model.
 """
 
 from thetastream.models.atr import ATR
-from thetastream.models.base import Model
+from thetastream.models.base import Hashes, Model, Places, Route
 from thetastream.models.biclique import Biclique
 from thetastream.models.chain import Chain
 from thetastream.models.ctr import CTR
 from thetastream.models.matrix import Matrix
 from thetastream.models.multiway import Multiway
 from thetastream.models.ring import Ring
-from thetastream.models.routes import Hashes, Places, Route
 from thetastream.models.split import Split
 
 REGISTRY: dict[str, type[Model]] = {

@@ -1,14 +1,15 @@
-"""The base class of models, which are pure routers.
+"""The base class of models, which are pure routers, and the routes that they choose.
 
 A model chooses the unit that stores a tuple and the units that probe with it. It sees hashes and places, but
-no tuples, clocks or Spark. All routers of two streams run the same unit
-(``thetastream.engine.two_stream.unit``) and differ only in their routes.
+no tuples, clocks or Spark. A route says which rows of a block go to which unit in which role. All routers of
+two streams run the same unit (``thetastream.engine.two_stream.unit``) and differ only in their routes.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import ClassVar, TypeGuard
+from functools import cached_property
+from typing import ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +17,64 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.models.drawing import Drawing, row
-from thetastream.models.routes import Hashes, Places, Route
 
 AUTO = "auto"
 """The value of a setting that the planner chooses."""
 CHANGEABLE: Mapping[str, bool] = {"is_changeable": True}
 """The metadata of a field of a model that may differ when a query continues from its checkpoint."""
+
+
+class Places(NamedTuple):
+    """The place of each tuple, and the interval of places in which its partners lie; int64 per row.
+
+    A tuple has partners only at the places from ``low`` to ``high``, both included.
+    """
+
+    own: Int64s
+    low: Int64s
+    high: Int64s
+
+
+class Hashes:
+    """The properties of the rows of a block that routers use. Each is computed when a router first reads it.
+
+    Parameters
+    ----------
+    tuples : callable
+        It returns the hash of each tuple, int64 of shape (n,).
+    places : callable, optional
+        It returns the places of the tuples. A model that ``needs_places`` always has it.
+
+    Examples
+    --------
+    >>> Hashes(lambda: np.array([7, 9])).tuples % 2
+    array([1, 1])
+    """
+
+    def __init__(self, tuples: Callable[[], Int64s], places: Callable[[], Places] | None = None) -> None:
+        self._find_tuples, self._find_places = tuples, places
+
+    @cached_property
+    def tuples(self) -> Int64s:
+        """The number of each tuple, which spreads tuples evenly, also equal ones, and in the same way when a
+        Spark task is run again (``thetastream.engine.spreading``)."""
+        return self._find_tuples()
+
+    @cached_property
+    def places(self) -> Places:
+        """The places of the tuples, which follow from the values that the condition compares, for routing by
+        content."""
+        assert self._find_places is not None
+        return self._find_places()
+
+
+class Route(NamedTuple):
+    """Some rows of a block go to one unit in one role."""
+
+    unit: int
+    role: Role
+    rows: Int64s | None
+    """Positions of the rows in the block; None means all rows."""
 
 
 class Model(ABC):
@@ -215,3 +268,16 @@ def read_positive_pair(value: object) -> tuple[int, int] | None:
     if len(pair) != 2 or not all(map(is_positive, pair)):
         return None
     return pair[0], pair[1]
+
+
+def split(targets: Int64s, n_targets: int) -> Iterator[tuple[int, Int64s]]:
+    """Yield (target, positions) for every target that has rows. Positions are in the order of the rows.
+
+    >>> [(target, rows.tolist()) for target, rows in split(np.array([2, 0, 2]), 3)]
+    [(0, [1]), (2, [0, 2])]
+    """
+    order = np.argsort(targets, kind="stable")
+    cuts = np.searchsorted(targets[order], np.arange(n_targets + 1))
+    for target in range(n_targets):
+        if cuts[target] < cuts[target + 1]:
+            yield target, order[cuts[target] : cuts[target + 1]]

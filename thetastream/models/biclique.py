@@ -16,9 +16,8 @@ import numpy as np
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.models.base import Model, is_positive, read_positive_pair
+from thetastream.models.base import Hashes, Model, Route, is_positive, read_positive_pair, split
 from thetastream.models.drawing import Drawing, columns
-from thetastream.models.routes import Hashes, Route, split
 from thetastream.models.subgroups import (
     check_routing,
     count_units,

@@ -19,9 +19,8 @@ import numpy.typing as npt
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.models.base import AUTO, CHANGEABLE, Model, is_positive
+from thetastream.models.base import AUTO, CHANGEABLE, Hashes, Model, Route, is_positive
 from thetastream.models.drawing import Drawing, row
-from thetastream.models.routes import Hashes, Route
 
 HOME_BLOCK = 64
 """The number of consecutive tuples that have the same home."""

@@ -20,9 +20,8 @@ import numpy.typing as npt
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.models.base import Model, read_positive_pair
+from thetastream.models.base import Hashes, Model, Places, Route, read_positive_pair
 from thetastream.models.drawing import Drawing, grid
-from thetastream.models.routes import Hashes, Places, Route
 from thetastream.models.subgroups import (
     check_routing,
     count_units,

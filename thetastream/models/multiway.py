@@ -18,9 +18,8 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.core.spans import Rows, to_micros
-from thetastream.models.base import AUTO, Model, is_positive
+from thetastream.models.base import AUTO, Hashes, Model, Route, is_positive
 from thetastream.models.drawing import Drawing, circle
-from thetastream.models.routes import Hashes, Route
 
 
 class JoinContext(NamedTuple):

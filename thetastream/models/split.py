@@ -16,8 +16,7 @@ import numpy.typing as npt
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.models.base import Model, is_positive
-from thetastream.models.routes import Hashes, Route
+from thetastream.models.base import Hashes, Model, Route, is_positive
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
-from thetastream.models.routes import Hashes, Places, split
+from thetastream.models.base import Hashes, Places, split
 
 ROUTINGS = ("auto", "random", "hash", "range")
 

@@ -39,10 +39,7 @@ from thetastream.engine.clock import EarlyWatermark
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
 from thetastream.engine.spreading import Spreader
-from thetastream.models.routes import Route
-from thetastream.engine.protocol import EngineSpec
-from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
-from thetastream.models.routes import Route
+from thetastream.models.base import Route
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.plan import ControlPlan, Generation

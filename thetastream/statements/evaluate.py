@@ -19,11 +19,15 @@ from thetastream.joins.compose.nested import NestedJoin
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model
-from thetastream.statements.correlated import resolve_rankings, write_correlated
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
-from thetastream.statements.from_clause import MergedColumns, merge_columns, resolve_versions
-from thetastream.statements.grouped import fold_groups
-from thetastream.statements.inlined import inline
+from thetastream.statements.from_clause import (
+    MergedColumns,
+    merge_columns,
+    resolve_rankings,
+    resolve_versions,
+    write_correlated,
+)
+from thetastream.statements.grouped import fold_groups, inline
 from thetastream.statements.join_results import SelectResults, evaluate_select, plan_select
 from thetastream.statements.join_select import JoinSelect
 from thetastream.statements.select import find_select_problems

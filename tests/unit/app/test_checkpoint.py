@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.checkpoints import write_checkpoint
 from thetastream.app import cli
-from thetastream.app.job.checkpoints.inspect import describe_checkpoint, read_checkpoint
+from thetastream.app.job.checkpoint import describe_checkpoint, read_checkpoint
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.identity import Part
 from thetastream.spark.sources.identity import WRITER, IdentityReader

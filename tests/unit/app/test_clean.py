@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.checkpoints import write_checkpoint
 from thetastream.app import cli
-from thetastream.app.job.checkpoints.inspect import lock
+from thetastream.app.job.checkpoint import lock
 from thetastream.core.identity import Part
 from thetastream.runtime.mailbox.files import Mailbox, Row, rows
 from thetastream.runtime.observe import running

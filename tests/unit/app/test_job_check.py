@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from thetastream.app.cli import main
+from thetastream.app.cli.jobs import write_template
 from thetastream.app.job.check import check_job
 from thetastream.app.job.document import examine
 from thetastream.app.job.schemas import find_columns
-from thetastream.app.job.template import write
 
 JOB = '''\
 # A comment
@@ -173,7 +173,7 @@ def test_columns_that_a_file_declares(tmp_path):
 
 
 def test_the_template_has_no_errors(tmp_path):
-    write(tmp_path / "example")
+    write_template(tmp_path / "example")
     with pytest.raises(AssertionError, match="Spark was started"):
         check_job(tmp_path / "example" / "job.toml", no_spark, print)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from thetastream.app.job.document import parse_job, read_job
-from thetastream.app.job.progress import describe_epoch
+from thetastream.app.job.run import describe_epoch
 from thetastream.core.errors import InvalidQuery, QueryError
 from thetastream.core.shed import Shed
 from thetastream.lowering.statistics import Statistics

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 
 import thetastream as th
 from tests.support.checkpoints import write_checkpoint
-from thetastream.app.job.checkpoints import rescaling
-from thetastream.app.job.checkpoints.rescaling import Rescaling, rescale
+from thetastream.app.job import rescaling
+from thetastream.app.job.rescaling import Rescaling, rescale
 from thetastream.core.identity import CHOSEN, Part
 from thetastream.runtime.observe.running import RunningMarks
 from thetastream.spark.sources.identity import IdentityReader

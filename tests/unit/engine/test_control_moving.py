@@ -28,8 +28,7 @@ from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.moving import MovingSpec, MovingUnit
 from thetastream.models import Biclique, Matrix, Split
-from thetastream.models.base import Model
-from thetastream.models.routes import Route
+from thetastream.models.base import Model, Route
 from thetastream.runtime.control.request import Request
 
 N_BEFORE = 40

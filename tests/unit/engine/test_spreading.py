@@ -17,7 +17,7 @@ from thetastream.core.sides import Role, Side
 from thetastream.engine.routing import Router
 from thetastream.engine.spreading import Spreader
 from thetastream.models import Biclique, Matrix
-from thetastream.models.routes import Places
+from thetastream.models.base import Places
 
 N = 100_000
 ZIPF = np.random.default_rng(5).zipf(1.1, N) % 10_000

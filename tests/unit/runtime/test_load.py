@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.support.draws import draw_cases
 from thetastream.models import Biclique
 from thetastream.runtime.control.change import change_plan, end_generations
-from thetastream.runtime.control.policies.load import LoadReader
 from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.control.policies import TwoPhaseScaling
+from thetastream.runtime.control.policies.load import LoadReader
 from thetastream.runtime.control.request import Request
 
 CAPACITY = 1_000

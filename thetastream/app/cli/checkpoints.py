@@ -11,14 +11,9 @@ from thetastream.app.cli.shared_arguments import (
     read_positive,
     read_seconds,
 )
-from thetastream.app.job.checkpoints.cleaning import clean
-from thetastream.app.job.checkpoints.inspect import (
-    describe_checkpoint,
-    encode_checkpoint,
-    lock,
-    read_checkpoint,
-)
-from thetastream.app.job.checkpoints.rescaling import rescale
+from thetastream.app.job.checkpoint import describe_checkpoint, encode_checkpoint, lock, read_checkpoint
+from thetastream.app.job.cleaning import clean
+from thetastream.app.job.rescaling import rescale
 from thetastream.runtime.checkpoint_files import update_paths
 
 

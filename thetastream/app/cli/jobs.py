@@ -1,20 +1,63 @@
-"""The commands that write, check, explain and run jobs."""
+"""The commands that write, check, explain and run jobs.
+
+``thetastream init`` writes a job that runs without changes, and its two small streams.
+"""
 
 import argparse
 import json
+import os
+import random
 from pathlib import Path
 from typing import Any, Literal
 
 from thetastream.app.cli.shared_arguments import AddCommand, open_session, read_seconds
-from thetastream.app.job import template
 from thetastream.app.job.check import Finding, check_job
-from thetastream.app.job.checkpoints.inspect import lock
+from thetastream.app.job.checkpoint import lock
 from thetastream.app.job.document import read_job
-from thetastream.app.job.progress import describe_epoch
-from thetastream.app.job.run import explain_job
+from thetastream.app.job.run import describe_epoch, explain_job
 from thetastream.app.job.run import run as run_job
+from thetastream.core.errors import ThetastreamError
 from thetastream.runtime.observe.open_telemetry import OTLP
 from thetastream.spark.observe.export import export_metrics
+
+_JOB = """\
+# This job joins every bid with the asks of its symbol that cost at most as much, up to a minute apart.
+#   thetastream check job.toml
+#   thetastream run job.toml --until-caught-up
+sql = \"\"\"
+SELECT ONLINE b.id AS bid, a.id AS ask, b.symbol, b.price - a.price AS crossed
+FROM bids b, asks a
+WHERE b.symbol = a.symbol AND b.price >= a.price
+WITHIN 1 minute
+\"\"\"
+checkpoint = "checkpoint"
+
+[sources.bids]
+format = "csv"
+path = "bids"
+schema = "id INT, symbol STRING, price DOUBLE, ts TIMESTAMP"
+event_time = "ts"
+delay = "10 seconds"
+options = { header = true, maxFilesPerTrigger = 1 }
+
+[sources.asks]
+format = "csv"
+path = "asks"
+schema = "id INT, symbol STRING, price DOUBLE, ts TIMESTAMP"
+event_time = "ts"
+delay = "10 seconds"
+options = { header = true, maxFilesPerTrigger = 1 }
+
+[sink]
+format = "parquet"
+path = "matches"
+
+[spark]
+"spark.sql.session.timeZone" = "UTC"
+"""
+FILES, PER_FILE = 3, 200
+FIRST_FILE_S = 1_700_000_000
+"""Modification time of the first file; Spark reads files in the order of their modification times."""
 
 
 def add_commands(add: AddCommand) -> None:
@@ -62,10 +105,30 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
 
 def init(arguments: argparse.Namespace) -> int:
     """Write a job, and the streams that it joins."""
-    template.write(arguments.folder)
+    write_template(arguments.folder)
     job = arguments.folder / "job.toml"
     print(f"{job} is written; run it with: thetastream run {job} --until-caught-up")
     return 0
+
+
+def write_template(folder: Path) -> None:
+    """Write the job and its streams into a new or empty folder."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ThetastreamError("FOLDER_NOT_EMPTY", f"{folder} must be a new or empty folder")
+    chance = random.Random(1)
+    for stream, edge in (("bids", -0.2), ("asks", 0.2)):
+        (folder / stream).mkdir(parents=True)
+        for number in range(FILES):
+            lines = ["id,symbol,price,ts"]
+            for row in range(number * PER_FILE, (number + 1) * PER_FILE):
+                price = 100 + edge + chance.gauss(0, 0.1)
+                minute, second = divmod(row, 60)
+                symbol = chance.choice(["AAA", "BBB", "CCC"])
+                lines.append(f"{row},{symbol},{price:.2f},2024-01-02T09:{minute:02}:{second:02}Z")
+            file = folder / stream / f"{number}.csv"
+            file.write_text("\n".join(lines) + "\n")
+            os.utime(file, (FIRST_FILE_S + number,) * 2)
+    (folder / "job.toml").write_text(_JOB)
 
 
 def check(arguments: argparse.Namespace) -> int:

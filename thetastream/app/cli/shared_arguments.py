@@ -1,6 +1,5 @@
-"""Arguments that several commands have, and functions that read the values of arguments.
-
-``open_session`` starts the Spark session of a command.
+"""Arguments that several commands have, functions that read the values of arguments, and the session of a
+command.
 """
 
 import argparse
@@ -10,13 +9,19 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from thetastream.app.job.session import start_session
+import thetastream as th
+from thetastream.app.job.spec import write_option
+from thetastream.core.errors import SessionError
 from thetastream.joins.ask.refusals import summarize
 from thetastream.spark.session.failure import shows_tracebacks, unwrap_error
+from thetastream.spark.session.jvm import stderr_into
+from thetastream.spark.session.workers import keep_current_folder_out
 
 Run = Callable[[argparse.Namespace], int]
 """The function that runs a command and returns its exit code."""
@@ -82,3 +87,29 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
     finally:
         if spark is not None:
             spark.stop()
+
+
+def start_session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:
+    """Start the session of a job with the settings of its file.
+
+    Without ``spark.master`` and ``spark.remote``, the session is local. The standard error of Spark and of
+    its workers goes to the file ``log``.
+    """
+    with stderr_into(log):
+        return _start(conf)
+
+
+def _start(conf: dict[str, Any]) -> SparkSession:
+    settings = {key: write_option(value) for key, value in conf.items()}
+    if "spark.master" not in settings and "spark.remote" not in settings and "MASTER" not in os.environ:
+        return th.local_session(os.cpu_count() or 2, "thetastream", **settings)
+    builder = SparkSession.builder.appName("thetastream")
+    for key, value in settings.items():
+        builder.config(key, value)
+    partitions = settings.get("spark.sql.shuffle.partitions")
+    if partitions is not None and not partitions.isdecimal():
+        raise SessionError(
+            "INVALID_PARTITIONS", f"spark.sql.shuffle.partitions ({partitions!r}) must be an integer"
+        )
+    with keep_current_folder_out():
+        return th.configure(builder, int(partitions) if partitions else None).getOrCreate()

@@ -1,15 +1,18 @@
-"""Draws the pairs that the demo found: by day and hour, and by carrier.
+"""Shows what the demo found: draws its pairs, serves its results, and takes a picture of their page.
 
-Takes a picture of the page of the demo. Chromium runs without a screen for this.
+The service runs in a separate process. Chromium runs without a screen for the picture of the page.
 """
 
+import importlib
 import importlib.util
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +21,8 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from thetastream.app.demo.serving import HOST, PACKAGES, serve_results
 from thetastream.core.listening import open_port
+from thetastream.core.search_path import list_program_folders, write_search_path
 
 CARRIERS = {
     "9E": "Endeavor", "AA": "American", "AS": "Alaska", "B6": "JetBlue", "DL": "Delta", "EV": "ExpressJet",
@@ -31,6 +34,18 @@ FEWEST_DEPARTURES = 1000
 COLUMNS = ("a_departed", "a_carrier", "b_carrier")
 """The columns of pairs that the picture needs."""
 ROLES = (("late", "a_carrier"), ("other", "b_carrier"))
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+SIZE = "1100,1500"
+"""Width and height of the picture, in pixels."""
+START_S = 30.0
+"""The service must listen after this time."""
+LOAD_S = 8.0
+"""The browser lets the scripts of the page run for this time before it takes the picture."""
+STOP_S = 60.0
+"""The browser is stopped after this time."""
+HOST = "127.0.0.1"
+PACKAGES = ("fastapi", "uvicorn")
+"""The packages of the ``serve`` extra that the service imports."""
 
 
 def draw(pairs: pd.DataFrame, departures: pa.Table, path: Path) -> Path:
@@ -97,17 +112,6 @@ def _draw_carriers(axes: Axes, pairs: pd.DataFrame, carrier: "pd.Series[str]") -
     axes.legend(loc="upper left", fontsize=8)
 
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SIZE = "1100,1500"
-"""Width and height of the picture, in pixels."""
-START_S = 30.0
-"""The service must listen after this time."""
-LOAD_S = 8.0
-"""The browser lets the scripts of the page run for this time before it takes the picture."""
-STOP_S = 60.0
-"""The browser is stopped after this time."""
-
-
 def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
     """Write a PNG file of the page of a store and of a query; return whether it was written.
 
@@ -152,3 +156,46 @@ def _wait_for(port: int) -> None:
         with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
             return
         time.sleep(0.1)
+
+
+def refuse_port(port: int) -> None:
+    """Raise an error if the service cannot run, or cannot listen at the port.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If a package of the service is missing.
+    QueryError
+        SERVICE_PORT.
+    """
+    for package in PACKAGES:
+        importlib.import_module(package)
+    open_port(HOST, port).close()
+
+
+@contextmanager
+def serve_results(
+    store: Path, metrics: Path, port: int, output: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``thetastream serve`` until the block ends.
+
+    Its output goes to ``output``, a file descriptor or ``subprocess.DEVNULL``; by default to the terminal.
+    """
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "thetastream.app.cli",
+        "serve",
+        str(store),
+        "--metrics",
+        str(metrics),
+    ]
+    command = [*command, "--host", HOST, "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": write_search_path(list_program_folders())}
+    service = subprocess.Popen(command, stdout=output, stderr=output, env=environment)  # noqa: S603 (this program)
+    try:
+        yield service
+    finally:
+        service.terminate()
+        service.wait()

@@ -26,8 +26,7 @@ import pyarrow.parquet as pq
 
 import thetastream as th
 from thetastream.app.demo.board import Board, Epoch
-from thetastream.app.demo.picture import take_screenshot
-from thetastream.app.demo.serving import HOST, refuse_port, serve_results
+from thetastream.app.demo.picture import HOST, refuse_port, serve_results, take_screenshot
 from thetastream.core.errors import ThetastreamError
 from thetastream.spark.session.jvm import stderr_into
 

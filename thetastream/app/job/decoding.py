@@ -1,15 +1,12 @@
-"""Decodes the values of Kafka records, and separates the records that cannot be decoded.
+"""Decodes the values of Kafka records, and separates and keeps the records that cannot be decoded.
+
+    json    the value is a JSON object; ``schema`` has columns as SQL writes them
+    avro    the value is an Avro record; ``schema`` is the Avro schema of its writer, as JSON
 
 A record is dead if it has no value, if its value cannot be decoded, or if its event time is NULL. A dead
-record does not stop the query and is not a tuple of the stream. If the source has ``dead_letters``, this
-folder keeps the record.
-
-Each decoder of values is one class and one entry of ``DECODERS``:
-
-json   the value is a JSON object; ``schema`` has columns as SQL writes them
-avro   the value is an Avro record; ``schema`` is the Avro schema of its writer, as JSON
-
-``read_avro_schema`` reads the columns of an Avro schema, with the types that Spark uses for them.
+record does not stop the query and is not a tuple of the stream. If the source has ``dead_letters``, a query
+of its own keeps the record in this folder, as Parquet files. The join does not wait for these queries, and
+Spark's file sink writes each record once.
 """
 
 import json
@@ -18,14 +15,41 @@ from functools import reduce
 from operator import or_
 from typing import Any, Protocol
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from thetastream.app.job.schemas import RECORD, RECORD_COLUMNS, Columns, read_schema
-from thetastream.app.job.spec import SourceSpec
+from thetastream.app.job.spec import Job, SourceSpec, write_option
+from thetastream.core.spans import write_delay
 from thetastream.lowering.domains import quote
 
 _DECODED, _WHY = "__decoded", "__why"
+VALUE = "value"
+"""The column of Spark's Kafka connector that has the bytes of a value."""
+_CORRUPT = "__corrupt"
+_CONFLUENT_BYTES = 5
+"""The length of the header that Confluent's writers put before an Avro record: a zero byte, and the number of
+the schema in four bytes."""
+_SQL_TYPES: Mapping[str, str] = {
+    "boolean": "BOOLEAN",
+    "int": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "bytes": "BINARY",
+    "enum": "STRING",
+    "fixed": "BINARY",
+    "date": "DATE",
+    "timestamp-millis": "TIMESTAMP",
+    "timestamp-micros": "TIMESTAMP",
+    "local-timestamp-millis": "TIMESTAMP_NTZ",
+    "local-timestamp-micros": "TIMESTAMP_NTZ",
+}
+TRIGGER = "5 seconds"
+"""The trigger of these queries if the job has none."""
+_METRIC = "dead_letters"
 
 
 def decode(records: DataFrame, source: SourceSpec) -> DataFrame:
@@ -89,14 +113,6 @@ def _find_decoder(source: SourceSpec) -> Decoder:
     return DECODERS[source.decode or ""]
 
 
-VALUE = "value"
-"""The column of Spark's Kafka connector that has the bytes of a value."""
-_CORRUPT = "__corrupt"
-_CONFLUENT_BYTES = 5
-"""The length of the header that Confluent's writers put before an Avro record: a zero byte, and the number of
-the schema in four bytes."""
-
-
 class Json:
     """Decodes JSON objects. Fields that the schema does not name are ignored, and missing fields are NULL."""
 
@@ -139,6 +155,10 @@ class Avro:
         return reasons
 
 
+DECODERS: Mapping[str, Decoder] = {"json": Json(), "avro": Avro()}
+"""The decoders by the value of ``decode``."""
+
+
 def read_avro_schema(schema: str) -> dict[str, str]:
     """Read the fields of a record: name -> SQL type. The type is an empty text if only Spark knows it.
 
@@ -174,22 +194,63 @@ def _name_type(type_: Any) -> str:
     return _SQL_TYPES.get(type_, "")
 
 
-_SQL_TYPES: Mapping[str, str] = {
-    "boolean": "BOOLEAN",
-    "int": "INT",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "string": "STRING",
-    "bytes": "BINARY",
-    "enum": "STRING",
-    "fixed": "BINARY",
-    "date": "DATE",
-    "timestamp-millis": "TIMESTAMP",
-    "timestamp-micros": "TIMESTAMP",
-    "local-timestamp-millis": "TIMESTAMP_NTZ",
-    "local-timestamp-micros": "TIMESTAMP_NTZ",
-}
+class DeadLetters:
+    """The queries that keep the dead records of a job."""
 
-DECODERS: Mapping[str, Decoder] = {"json": Json(), "avro": Avro()}
-"""The decoders by the value of ``decode``."""
+    def __init__(self) -> None:
+        self._queries: dict[str, StreamingQuery] = {}
+        self._seen: dict[str, int] = {}
+
+    def start(self, spark: SparkSession, job: Job, until_caught_up: bool) -> None:
+        """Start a query for each source whose dead records are kept."""
+        for source in job.sources:
+            if source.dead_letters is not None:
+                self._queries[source.name] = _start(spark, job, source, until_caught_up)
+
+    def count_new(self) -> dict[str, Any]:
+        """Count the dead records since the last call; return the number as a figure of an epoch.
+
+        It returns no figure if no source keeps dead records. It raises the exception of a query that has
+        failed.
+        """
+        if not self._queries:
+            return {}
+        total = 0
+        for name, query in self._queries.items():
+            if not query.isActive:
+                query.awaitTermination()  # This raises the exception of a failed query.
+            for progress in query.recentProgress:
+                if progress.batchId > self._seen.get(name, -1):
+                    self._seen[name] = progress.batchId
+                    total += _count(progress)
+        return {_METRIC: total}
+
+    def finish(self, until_caught_up: bool) -> None:
+        """Wait until the queries have read all available input, if they were started to end then."""
+        if until_caught_up:
+            for query in self._queries.values():
+                query.awaitTermination()
+
+    def stop(self) -> None:
+        """Stop the queries. They continue from their checkpoints in the next run."""
+        for query in self._queries.values():
+            query.stop()
+
+
+def _start(spark: SparkSession, job: Job, source: SourceSpec, until_caught_up: bool) -> StreamingQuery:
+    reader = spark.readStream.format(source.format)
+    for key, value in source.options.items():
+        reader = reader.option(key, write_option(value))
+    dead = select_dead(reader.load(), source).observe(_METRIC, F.count(F.lit(1)).alias("n"))
+    writer = dead.writeStream.format("parquet").option("path", source.dead_letters or "")
+    writer = writer.option("checkpointLocation", f"{job.checkpoint.rstrip('/')}/{_METRIC}/{source.name}")
+    if until_caught_up:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=write_delay(job.trigger or TRIGGER))
+    return writer.start()
+
+
+def _count(progress: Any) -> int:
+    row = (progress.observedMetrics or {}).get(_METRIC)
+    return 0 if row is None else int(row["n"])

@@ -12,6 +12,7 @@ sources.
 [spark]         session settings
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -276,3 +277,8 @@ def find_span_problem(text: str, what: str) -> QueryError | None:
         return None
     what = f"{what} ({text!r}) is no span of time"
     return QueryError("INVALID_DURATION", f'{what}; write it as in "1 day 2 hours" or "90s"')
+
+
+def write_option(value: object) -> str:
+    """Write a value as text for an option of Spark, in which booleans are ``true`` and ``false``."""
+    return json.dumps(value) if isinstance(value, bool) else str(value)

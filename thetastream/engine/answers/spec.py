@@ -17,9 +17,8 @@ from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
 from thetastream.engine.two_stream.spec import ExtendedSpec
-from thetastream.models.base import Model
+from thetastream.models.base import Model, Places
 from thetastream.models.matrix import Matrix
-from thetastream.models.routes import Places
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from thetastream.core.sides import Side
 from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows, locate_key_column
 from thetastream.index.base import IndexSpec
 from thetastream.index.scan import Scan
-from thetastream.models.base import Model
-from thetastream.models.routes import Places
+from thetastream.models.base import Model, Places
 
 CELL_BANDS = 8
 _FLOATING = (Domain.FLOAT, Domain.WIDE_DECIMAL)

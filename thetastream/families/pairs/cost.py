@@ -20,8 +20,7 @@ from thetastream.core.sides import Role, Side
 from thetastream.engine.two_stream.content_routing import CELL_BANDS
 from thetastream.families.pairs.workload import Inflow, Workload
 from thetastream.index.base import CANDIDATE_S
-from thetastream.models.base import Model
-from thetastream.models.routes import Hashes, Places
+from thetastream.models.base import Hashes, Model, Places
 
 STORE_BYTE_S = 10e-9
 """Seconds to write one byte of a stored tuple, merges included. ``ProbeCost.insert_s`` is the cost of its

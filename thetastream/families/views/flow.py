@@ -18,9 +18,8 @@ from thetastream.families.pairs.choose import choose_model
 from thetastream.families.pairs.flow import describe_unit
 from thetastream.families.pairs.plan import PairsPlan, TwoStreamPlan
 from thetastream.families.views.folding import VIEW_TIME, Calculated, Computed, Folding, identify_folding
-from thetastream.lowering.carriers import find_carrier
 from thetastream.lowering.domains import quote
-from thetastream.lowering.payload import exchange_payload
+from thetastream.lowering.payload import exchange_payload, find_carrier
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Stream
 from thetastream.models.base import Model

@@ -18,8 +18,8 @@ from pyspark.sql.types import (
 
 from thetastream.core.columns import MARK, name_payload
 from thetastream.core.errors import QueryError
-from thetastream.lowering.carriers import find_carrier
 from thetastream.lowering.domains import quote
+from thetastream.lowering.payload import find_carrier
 from thetastream.lowering.physical import Carried
 
 INSTANTS = ("timestamp", "timestamp_ntz")

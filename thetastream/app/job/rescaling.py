@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from thetastream.app.job.checkpoints.inspect import Checkpoint, lock, read_checkpoint, read_partitions
+from thetastream.app.job.checkpoint import Checkpoint, lock, read_checkpoint, read_partitions
 from thetastream.core.errors import QueryError, SessionError, StateError, ThetastreamError
 from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import CHOSEN

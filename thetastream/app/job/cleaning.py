@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from thetastream.app.job.checkpoints.inspect import Checkpoint, ControlPlace, MailboxPlace, lock
+from thetastream.app.job.checkpoint import Checkpoint, ControlPlace, MailboxPlace, lock
 from thetastream.app.job.spec import is_local
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets, split_path

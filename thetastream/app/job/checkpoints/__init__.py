@@ -1,1 +1,0 @@
-"""What commands do with the checkpoint of a job: inspect, clean, rescale."""
