@@ -18,9 +18,8 @@ from thetastream.engine.routing import Mask
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.models.base import Model
 from thetastream.runtime.control.change import ControlOffset, apply_requests
-from thetastream.runtime.control.model_json import decode_model
 from thetastream.runtime.control.notices import ENDS, JOINS, Member, Notice, describe_peers, list_notices
-from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.plan import ControlPlan, Rules, decode_model
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.routing_step import PlanRouter, build_router
 

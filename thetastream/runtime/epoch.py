@@ -26,7 +26,6 @@ from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
 from thetastream.lowering.identity import MODEL
 from thetastream.runtime.choice import FittedSpec, RunningSpec
 from thetastream.runtime.control.access import ControlAccess
-from thetastream.runtime.control.model_json import decode_model
 from thetastream.runtime.control.notices import (
     ENDS,
     JOINS,
@@ -36,7 +35,7 @@ from thetastream.runtime.control.notices import (
     describe_peers,
     describe_self,
 )
-from thetastream.runtime.control.plan import ControlPlan
+from thetastream.runtime.control.plan import ControlPlan, decode_model
 from thetastream.runtime.emit import Emitter, count_emitted, time_work
 from thetastream.runtime.flow import RunContext
 from thetastream.runtime.inbox_rows import ControlRows, list_rows, take_in

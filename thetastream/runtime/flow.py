@@ -21,7 +21,7 @@ from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.staged import Origin, Stage
 from thetastream.results.store import Store
 from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.idle.reports import IdleReports
+from thetastream.runtime.idle_reports import IdleReports
 from thetastream.runtime.task_facts import TaskFacts
 
 

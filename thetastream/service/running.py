@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from thetastream.core.errors import QueryError, ThetastreamError
-from thetastream.runtime.control.model_json import decode_model
+from thetastream.runtime.control.plan import decode_model
 from thetastream.runtime.observe.epoch_lines import is_written
 
 State = Literal["running", "ended", "failed", "lost"]

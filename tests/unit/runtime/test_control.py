@@ -34,9 +34,15 @@ from thetastream.runtime.control.change import (
     drop_needless,
     end_generations,
 )
-from thetastream.runtime.control.model_json import decode_model, encode_model
 from thetastream.runtime.control.notices import ENDS, JOINS, LEAVES, list_notices
-from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
+from thetastream.runtime.control.plan import (
+    ControlPlan,
+    Rules,
+    decode_model,
+    decode_plan,
+    encode_model,
+    encode_plan,
+)
 from thetastream.runtime.control.request import Request
 
 GROW = Request(sizes={"units": (2, 3)})

@@ -9,8 +9,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from thetastream.core.folder import Folder
 from thetastream.engine.counters import Arrived
 from thetastream.lowering.query import Stream
-from thetastream.runtime.idle.reports import IdleReports, list_idle_reports
-from thetastream.runtime.idle.rule import IdleRule, Report, StreamReport
+from thetastream.runtime.idle_reports import IdleReports, list_idle_reports
+from thetastream.runtime.idle_rule import IdleRule, Report, StreamReport
 from thetastream.spark.sources import idle
 from thetastream.spark.sources.idle import IdleReader
 

@@ -19,7 +19,7 @@ from thetastream.families.options import Options
 from thetastream.lowering.query import RESULT_TIME, Stream
 from thetastream.lowering.statistics import Statistics
 from thetastream.runtime.flow import RunContext
-from thetastream.runtime.idle.reports import list_idle_reports
+from thetastream.runtime.idle_reports import list_idle_reports
 from thetastream.spark.session.configure import is_local
 
 _COLUMNS = ("alias", "query", "epoch")

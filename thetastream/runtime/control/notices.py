@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Peers
-from thetastream.runtime.control.model_json import encode_model
-from thetastream.runtime.control.plan import ControlPlan, Generation
+from thetastream.runtime.control.plan import ControlPlan, Generation, encode_model
 
 JOINS, LEAVES, ENDS = "joins", "leaves", "ends"
 HANDS_OVER, TAKES_OVER, STAYS = "hands over", "takes over", "stays"

@@ -5,19 +5,24 @@
 The *membership* is a list of generations. The newest generation stores new tuples. A tuple probes all
 generations, because older ones still hold tuples that it can join. If each tuple is answered at one unit, a
 generation is *coming* before it becomes the newest one (``thetastream.runtime.control.handover``). A *slot*
-is a grouping key of Spark on which a unit runs; slots are numbered from 0 to ``max_units`` - 1.
-
-Offsets of the control source and the entries that routers read hold the plan as JSON.
+is a grouping key of Spark on which a unit runs; slots are numbered from 0 to ``max_units`` - 1. Offsets of
+the control source and the entries that routers read hold the plan as JSON, and requests hold models as JSON:
+a name and the fields that differ from the defaults.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from thetastream.core.errors import QueryError
 from thetastream.core.records import decode
+from thetastream.core.spans import Rows
+from thetastream.models import REGISTRY
 from thetastream.models.base import Model
-from thetastream.runtime.control.model_json import decode_model, encode_model
+
+_NAME, _ROWS, _MICROS = "name", "rows", "microseconds"
 
 
 class Generation(NamedTuple):
@@ -86,12 +91,12 @@ class ControlPlan:
 
 def encode_plan(plan: ControlPlan) -> dict[str, Any]:
     """Convert a plan to plain values."""
-    later: dict[str, Any] = {} if plan.coming is None else {"coming": _encode(plan.coming)}
+    later: dict[str, Any] = {} if plan.coming is None else {"coming": _encode_generation(plan.coming)}
     if plan.arrived is not None:
         later["arrived"] = plan.arrived
     return {
         "version": plan.version,
-        "membership": [_encode(generation) for generation in plan.membership],
+        "membership": [_encode_generation(generation) for generation in plan.membership],
         "shed_factor": plan.shed_factor,
         "leaving": {str(slot): version for slot, version in plan.leaving.items()},
         **later,
@@ -100,17 +105,17 @@ def encode_plan(plan: ControlPlan) -> dict[str, Any]:
 
 def decode_plan(values: Mapping[str, Any]) -> ControlPlan:
     """Read what ``encode_plan`` returned."""
-    named: dict[str, Any] = {"membership": tuple(map(_decode, values["membership"]))}
+    named: dict[str, Any] = {"membership": tuple(map(_decode_generation, values["membership"]))}
     if "coming" in values:
-        named["coming"] = _decode(values["coming"])
+        named["coming"] = _decode_generation(values["coming"])
     return decode(ControlPlan, {**values, **named})
 
 
-def _encode(generation: Generation) -> dict[str, Any]:
+def _encode_generation(generation: Generation) -> dict[str, Any]:
     return {**generation._asdict(), "model": encode_model(generation.model)}
 
 
-def _decode(values: Mapping[str, Any]) -> Generation:
+def _decode_generation(values: Mapping[str, Any]) -> Generation:
     return Generation(int(values["since"]), decode_model(values["model"]), tuple(map(int, values["slots"])))
 
 
@@ -137,3 +142,58 @@ class Rules:
     moves_tuples: bool = False
     """Whether a unit that leaves can move its tuples to newer units. It moves tuples that never expire, and
     all tuples if the newest model asks for it."""
+
+
+def encode_model(model: Model) -> dict[str, Any]:
+    """Convert a model to plain values.
+
+    >>> from thetastream.models import Biclique
+    >>> encode_model(Biclique((4, 2)))
+    {'name': 'biclique', 'units': [4, 2]}
+    """
+    values = {
+        one.name: getattr(model, one.name)
+        for one in fields(model)  # type: ignore[arg-type]
+        if one.default is MISSING or getattr(model, one.name) != one.default
+    }
+    return {_NAME: model.name, **{name: _encode_value(value) for name, value in values.items()}}
+
+
+def decode_model(values: Mapping[str, Any]) -> Model:
+    """Read what ``encode_model`` returned.
+
+    Raises
+    ------
+    QueryError
+        BAD_REQUEST if the values name no model, and the errors of the model.
+    """
+    kind = REGISTRY.get(str(values.get(_NAME)))
+    if kind is None:
+        raise QueryError("BAD_REQUEST", f"a model must be one of {', '.join(REGISTRY)}, not {dict(values)}")
+    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    unknown = [name for name in values if name not in known and name != _NAME]
+    if unknown:
+        raise QueryError("BAD_REQUEST", f"{kind.__name__} has no {', '.join(unknown)}, only {sorted(known)}")
+    try:
+        return kind(**{name: _decode_value(value) for name, value in values.items() if name != _NAME})
+    except (TypeError, ValueError, OverflowError) as error:
+        what = f"a request must give {kind.__name__} values of the right types, not {dict(values)!r:.200}"
+        raise QueryError("BAD_REQUEST", f"{what}: {error}") from error
+
+
+def _encode_value(value: Any) -> Any:
+    if isinstance(value, Rows):
+        return {_ROWS: value.n}
+    if isinstance(value, timedelta):
+        return {_MICROS: value // timedelta(microseconds=1)}
+    if isinstance(value, tuple | list):
+        return [_encode_value(one) for one in value]
+    return value
+
+
+def _decode_value(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) == {_ROWS}:
+        return Rows(value[_ROWS])
+    if isinstance(value, dict) and set(value) == {_MICROS}:
+        return timedelta(microseconds=value[_MICROS])
+    return tuple(value) if isinstance(value, list) else value

@@ -11,7 +11,7 @@ from typing import Any
 
 from thetastream.core.errors import QueryError
 from thetastream.models.base import Model, is_model
-from thetastream.runtime.control.model_json import decode_model, encode_model
+from thetastream.runtime.control.plan import decode_model, encode_model
 
 FORMAT = 1
 _FIELDS = {"format", "sizes", "model", "shed_factor"}

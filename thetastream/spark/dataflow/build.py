@@ -47,11 +47,11 @@ from thetastream.spark.observe import metrics
 from thetastream.spark.observe.listener import watch_queries
 from thetastream.spark.session.configure import read_meaning
 from thetastream.spark.sinks.store import ParquetSink
+from thetastream.spark.sources import register_source
 from thetastream.spark.sources.control import read_control
 from thetastream.spark.sources.control_and_mailbox import read_controlled_mailbox
 from thetastream.spark.sources.identity import read_identity
 from thetastream.spark.sources.mailbox import read_mailbox
-from thetastream.spark.sources.registration import register_source
 from thetastream.spark.task_properties import read_task
 
 

@@ -18,8 +18,8 @@ from thetastream.core.errors import QueryError
 from thetastream.core.identity import Identity
 from thetastream.engine.counters import Counters
 from thetastream.lowering.identity import CONDITION, MODEL, WINDOW
-from thetastream.runtime.control.model_json import encode_model
 from thetastream.runtime.control.newest_offset import read_offsets
+from thetastream.runtime.control.plan import encode_model
 from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Flow
 from thetastream.runtime.observe.exposition import PREFIX

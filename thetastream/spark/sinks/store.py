@@ -37,7 +37,7 @@ from thetastream.results.store import Store
 from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.runtime.flow import Target
 from thetastream.spark.dataflow.wide_rows import fill_up
-from thetastream.spark.sources.registration import register_source
+from thetastream.spark.sources import register_source
 from thetastream.spark.task_properties import read_task
 from thetastream.stores import ParquetStore
 

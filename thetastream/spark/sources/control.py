@@ -42,9 +42,8 @@ from thetastream.runtime.control.files import (
     list_generations,
     refuse,
 )
-from thetastream.spark.sources import identity
+from thetastream.spark.sources import identity, register_source
 from thetastream.spark.sources.identity import IdentityReader, IdentitySource, continue_query
-from thetastream.spark.sources.registration import register_source
 
 FORMAT = "thetastream_control"
 APPLYING = "thetastream.runtime.control.change"

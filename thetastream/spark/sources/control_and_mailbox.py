@@ -26,10 +26,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from thetastream.core.columns import ANNOUNCEMENT
 from thetastream.core.identity import Identity, decode_identity
 from thetastream.runtime.control.files import list_awaited
+from thetastream.spark.sources import register_source
 from thetastream.spark.sources.control import ControlReader, make_control_reader, make_options
 from thetastream.spark.sources.identity import SCHEMA
 from thetastream.spark.sources.mailbox import MailboxReader
-from thetastream.spark.sources.registration import register_source
 
 FORMAT = "thetastream_controlled_mailbox"
 _CALLED, _TOLD = "called", "told"

@@ -37,7 +37,7 @@ from thetastream.core.identity import (
     refuse_changes,
 )
 from thetastream.runtime.state.manifest import FORMAT as STATE_FORMAT
-from thetastream.spark.sources.registration import register_source
+from thetastream.spark.sources import register_source
 
 FORMAT = "thetastream_query"
 SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block binary"

@@ -32,10 +32,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from thetastream.core import folder as folders
 from thetastream.core.folder import Folder
 from thetastream.lowering.domains import quote
-from thetastream.runtime.idle import rule as rules
-from thetastream.runtime.idle.rule import IdleRule, Report, StreamReport
+from thetastream.runtime import idle_rule as rules
+from thetastream.runtime.idle_rule import IdleRule, Report, StreamReport
 from thetastream.spark.event_time import cast_event_time
-from thetastream.spark.sources.registration import register_source
+from thetastream.spark.sources import register_source
 
 FORMAT = "thetastream_idle"
 TIME = "time"

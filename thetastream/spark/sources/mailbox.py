@@ -35,8 +35,8 @@ from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.runtime.mailbox import files
 from thetastream.runtime.mailbox.files import ADDRESS, SENT, Mailbox, Row, rows
+from thetastream.spark.sources import register_source
 from thetastream.spark.sources.identity import SCHEMA, WRITER, continue_query, refuse_scaled, write_identity
-from thetastream.spark.sources.registration import register_source
 
 FORMAT = "thetastream_mailbox"
 BYTES_PER_TASK = 1 << 25

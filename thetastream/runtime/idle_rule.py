@@ -1,12 +1,13 @@
 """Decides when a stream is idle, and up to which event time it may then be counted as complete.
 
-A stream is idle when, for the time ``idle``, it brought no tuple, other streams did, and the watermark stood
-still. It stays idle until it brings a tuple. While it is idle, its watermark may follow
+    complete = min over the other streams that brought tuples meanwhile of (latest event time - watermark delay)
 
-    min over the other streams that brought tuples meanwhile of (latest event time - watermark delay).
-
-Only the time after a tuple of another stream counts. A pause of all streams, or of the query, makes none of
-them idle. The rule reads a clock only through ``now_s``.
+Spark's watermark is the smallest one of all streams of a query, so a stream that brings nothing stops it for
+ever. A stream with ``idle=`` therefore has a second source, whose rows are seen by ``withWatermark`` and by
+nothing else. A stream is idle when, for the time ``idle``, it brought no tuple, other streams did, and the
+watermark stood still. It stays idle until it brings a tuple. While it is idle, the source follows the other
+streams up to ``complete``. Only the time after a tuple of another stream counts. A pause of all streams, or
+of the query, makes none of them idle. The rule reads a clock only through ``now_s``.
 """
 
 from collections.abc import Iterable
