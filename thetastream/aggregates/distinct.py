@@ -27,6 +27,9 @@ from thetastream.core.spark_types import is_ordinary
 
 _ERROR = 0.05
 """Spark's default for the relative standard deviation of approx_count_distinct."""
+LEAST_K, MOST_K = 4, 21
+"""The smallest and the largest k that the library supports."""
+INSTALL = "pip install 'thetastream[sketches]'"
 
 
 class _Sketches(Accumulator):
@@ -80,11 +83,6 @@ class ApproximateDistinct(Aggregate):
         hashed = f"CASE WHEN {call.value} IS NOT NULL THEN xxhash64({call.value}) END"
         (sketches,) = call.measure(Sketch(registers), hashed)
         return f"coalesce(hll_sketch_estimate(hll_union_agg({sketches})), 0)"
-
-
-LEAST_K, MOST_K = 4, 21
-"""The smallest and the largest k that the library supports."""
-INSTALL = "pip install 'thetastream[sketches]'"
 
 
 def is_available() -> bool:

@@ -21,6 +21,13 @@ from thetastream.aggregates.base import Accumulator, Aggregate, AggregateCall, C
 from thetastream.aggregates.simple import refuse_other_than_numbers
 
 Floats = npt.NDArray[np.float64]
+_DIVISORS = {
+    # Spark's name: (divisor of the sum of squares, whether the square root is taken)
+    **dict.fromkeys(("VARIANCE", "VAR_SAMP"), ("{n} - 1", False)),
+    **dict.fromkeys(("STDDEV", "STD", "STDDEV_SAMP"), ("{n} - 1", True)),
+    "VAR_POP": ("{n}", False),
+    "STDDEV_POP": ("{n}", True),
+}
 
 
 class MomentArrays(NamedTuple):
@@ -83,15 +90,6 @@ def _read_numbers(array: pa.Array) -> Floats:
 def _find_starts(lists: pa.ListArray) -> Any:
     offsets = lists.offsets.to_numpy().astype(np.int64)
     return offsets[:-1] - offsets[0]
-
-
-_DIVISORS = {
-    # Spark's name: (divisor of the sum of squares, whether the square root is taken)
-    **dict.fromkeys(("VARIANCE", "VAR_SAMP"), ("{n} - 1", False)),
-    **dict.fromkeys(("STDDEV", "STD", "STDDEV_SAMP"), ("{n} - 1", True)),
-    "VAR_POP": ("{n}", False),
-    "STDDEV_POP": ("{n}", True),
-}
 
 
 class _Moments(Accumulator):

@@ -27,6 +27,14 @@ from thetastream.core.errors import ThetastreamError
 from thetastream.core.keys import decode_floats, encode_floats
 from thetastream.core.spark_types import is_floating, is_integral, is_ordinary, parse_decimal
 
+_WIDEST_DECIMAL = 28
+"""The largest precision for which the sums of an epoch always fit into 38 digits."""
+_WIDEST_MEAN = 14
+"""The largest precision at which the quotient of sum and count has ten digits more than the s + 4 of ``avg``.
+The quotient is rounded twice. The result is still rounded correctly for counts below 5e9."""
+_INTEGER_SUM = pa.decimal128(38, 0)
+_MOST_DIGITS = 38
+
 
 class _Matches(Accumulator):
     """It counts rows, so Arrow needs no column."""
@@ -67,15 +75,6 @@ class Count(Aggregate):
         else:
             (n,) = call.measure(ValueCount(), call.presence)
         return f"coalesce(sum({n}), 0)"
-
-
-_WIDEST_DECIMAL = 28
-"""The largest precision for which the sums of an epoch always fit into 38 digits."""
-_WIDEST_MEAN = 14
-"""The largest precision at which the quotient of sum and count has ten digits more than the s + 4 of ``avg``.
-The quotient is rounded twice. The result is still rounded correctly for counts below 5e9."""
-_INTEGER_SUM = pa.decimal128(38, 0)
-_MOST_DIGITS = 38
 
 
 class _Adder(Accumulator):

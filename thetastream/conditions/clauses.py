@@ -41,6 +41,7 @@ _OPERATORS = {
     *("PLUS", "DASH", "STAR", "SLASH", "PERCENT", "MOD", "DIV", "IS"),
     *("AND", "OR", "NOT", "COMMA", "DOT", "AMP", "PIPE", "CARET", "TILDE", "DPIPE", "BETWEEN", "LIKE", "IN"),
 }
+_RANKS = {"ROW_NUMBER", "RANK"}
 
 
 def cut_clauses(text: str, phrase: Phrase) -> dict[str, Phrase]:
@@ -225,9 +226,6 @@ def find_name(item: Phrase) -> str | None:
 def _is_word(token: Token) -> bool:
     """Whether a token may be the name of a column; some names are also words of SQL, such as timestamp."""
     return token.may_be_name and token.keyword not in ("TRUE", "FALSE", "NULL")
-
-
-_RANKS = {"ROW_NUMBER", "RANK"}
 
 
 def suggest_nearest(phrase: Phrase) -> str:

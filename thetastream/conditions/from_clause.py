@@ -59,9 +59,9 @@ _REFUSED_AS_OF = {
 _REFUSED_JOINS = {"NATURAL", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 _RESERVED = {*CLAUSES, *UNSUPPORTED, *_JOIN_WORDS, *_REFUSED_JOINS, "LATERAL", "ON", "USING", "AS", "BY"}
 
-
 ReadSelect: TypeAlias = Callable[[str, Phrase], Select]
 """Parses the SELECT of a subquery."""
+_KEEPS_UNMATCHED = {"inner": False, "left": True}
 
 
 def read_sources(text: str, phrase: Phrase, read_select: ReadSelect) -> tuple[list[Source], list[Phrase]]:
@@ -260,9 +260,6 @@ def _read_alias(text: str, phrase: Phrase) -> str | None:
         wrong = tokens[1] if len(tokens) > 1 else tokens[0]
         raise make_error_at(text, wrong.start, f"{wrong.text!r} is not expected behind a stream's name")
     return tokens[0].name
-
-
-_KEEPS_UNMATCHED = {"inner": False, "left": True}
 
 
 def cut_version(text: str, phrase: Phrase) -> tuple[Phrase, Phrase]:

@@ -41,6 +41,23 @@ _NOT_A_DIFFERENCE = _OPAQUE | set(_OPERATORS) | {"DPIPE", "AMP", "PIPE", "CARET"
 _CLAUSES = {"WHEN", "THEN", "ELSE", "FROM", "USING"}
 """Words inside CASE or a call that end an operand."""
 _LITERAL_ENDS = {"RAW_STRING", "HEX_STRING", "TRUE", "FALSE", "NULL"}
+_SPELLINGS = {"==": "=", "!=": "<>"}
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
+_FRACTION = re.compile(r"(\d*\.\d+?)0+$")
+MOST_CANDIDATES = 64
+"""The number of candidates that are returned at most."""
+_BINARY = {
+    **{name: name for name in ("<", "<=", ">", ">=", "<=>", "+", "-", "*", "/", "%", "&", "|", "^")},
+    "=": "=",
+    "==": "=",
+    "AND": "AND",
+    "OR": "OR",
+}
+_UNARY = {"!": "NOT", "NOT": "NOT", "NEGATIVE": "-", "-": "-"}
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_SPAN = re.compile(r"PT(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?")
+_LITERAL = re.compile(rf"'(?:[^'\\]|\\.)*'|(?<![\w.]){_STAMP.pattern}|(?<![\w.]){_DATE.pattern}(?![\w-])")
 
 
 @dataclass(frozen=True)
@@ -230,11 +247,6 @@ def _find_binary_signs(phrase: Phrase) -> Iterator[int]:
             yield n
 
 
-_SPELLINGS = {"==": "=", "!=": "<>"}
-_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
-_FRACTION = re.compile(r"(\d*\.\d+?)0+$")
-
-
 def canonicalize(text: str, is_case_sensitive: bool = False) -> str:
     """Write a SQL condition or expression in its canonical form. The result is compared, and never run.
 
@@ -281,22 +293,6 @@ def _write_token(token: Token, is_case_sensitive: bool) -> str:
     if "'" in text or '"' in text:
         return text
     return _SPELLINGS.get(text, text if is_case_sensitive else text.casefold())
-
-
-MOST_CANDIDATES = 64
-"""The number of candidates that are returned at most."""
-_BINARY = {
-    **{name: name for name in ("<", "<=", ">", ">=", "<=>", "+", "-", "*", "/", "%", "&", "|", "^")},
-    "=": "=",
-    "==": "=",
-    "AND": "AND",
-    "OR": "OR",
-}
-_UNARY = {"!": "NOT", "NOT": "NOT", "NEGATIVE": "-", "-": "-"}
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_SPAN = re.compile(r"PT(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?")
-_LITERAL = re.compile(rf"'(?:[^'\\]|\\.)*'|(?<![\w.]){_STAMP.pattern}|(?<![\w.]){_DATE.pattern}(?![\w-])")
 
 
 def write_candidates(printed: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ NON_DETERMINISTIC = {
     *("SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH"),
 }
 """Functions whose value differs each time they are evaluated."""
+_OPERATORS = ("BETWEEN", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "IN", "IS", "DIV")
 
 
 def find_refused(phrase: Phrase) -> Iterator[QueryError]:
@@ -75,9 +76,6 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
 
 def _quote_around(phrase: Phrase, n: int) -> str:
     return phrase.source[phrase.tokens[n - 1].start : phrase.tokens[min(n + 2, len(phrase.tokens) - 1)].end]
-
-
-_OPERATORS = ("BETWEEN", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "IN", "IS", "DIV")
 
 
 def find_misspelt(phrase: Phrase) -> QueryError | None:

@@ -14,6 +14,10 @@ from thetastream.conditions.tokens import Phrase, Token, tokenize
 from thetastream.core.how import Nearest
 from thetastream.core.spans import Duration, Rows
 
+HowOption: TypeAlias = str | Nearest
+"""What a user passes as ``how=``."""
+Window: TypeAlias = Duration | Rows
+
 
 @dataclass(frozen=True)
 class Subquery:
@@ -32,10 +36,6 @@ class Subquery:
     """Whether a subquery behind LATERAL selects some columns only."""
     inner_where: tuple[Phrase, ...] = ()
     """Conditions that the rows of the inner source satisfy already."""
-
-
-HowOption: TypeAlias = str | Nearest
-"""What a user passes as ``how=``."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,6 @@ class NamedSelect:
     start: int
     """The position of the name in the text."""
     select: "Select"
-
-
-Window: TypeAlias = Duration | Rows
 
 
 @dataclass(frozen=True)

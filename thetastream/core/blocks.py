@@ -22,6 +22,19 @@ ROWS_PER_BLOCK = 1 << 17
 BYTES_PER_BLOCK = 1 << 24
 """The size at which a block is complete. Spark copies a block several times in memory, so it must not be
 large."""
+FILLER = "number of a filler"
+"""The column that is 0 for rows and positive for fillers. No alias is this name, as it is no identifier."""
+
+FREE_BYTES = 1 << 25
+"""Bytes of blocks that the first task of an epoch sends without fillers behind them. T tasks send at most
+``FREE_BYTES * (1 + ln T)`` bytes in this way, so this also bounds what they add to a batch."""
+
+STEP = 1 << 13
+"""Bytes of a row for each filler behind it, so that a batch holds about 80 MB. Batches of blocks with 330 MB
+needed more direct memory than a JVM with a heap of 1 GB has."""
+
+PACKED = "packed row"
+"""The only other column if rows have very many columns: a list of one struct, or NULL in a filler."""
 
 
 def gather(
@@ -255,18 +268,3 @@ def drop_fillers(batch: pa.RecordBatch) -> pa.RecordBatch:
     is_tuple = pc.equal(batch.column(FILLER), 0)
     tuples = batch.drop_columns([FILLER])
     return tuples if pc.all(is_tuple).as_py() else tuples.filter(is_tuple)
-
-
-FILLER = "number of a filler"
-"""The column that is 0 for rows and positive for fillers. No alias is this name, as it is no identifier."""
-
-FREE_BYTES = 1 << 25
-"""Bytes of blocks that the first task of an epoch sends without fillers behind them. T tasks send at most
-``FREE_BYTES * (1 + ln T)`` bytes in this way, so this also bounds what they add to a batch."""
-
-STEP = 1 << 13
-"""Bytes of a row for each filler behind it, so that a batch holds about 80 MB. Batches of blocks with 330 MB
-needed more direct memory than a JVM with a heap of 1 GB has."""
-
-PACKED = "packed row"
-"""The only other column if rows have very many columns: a list of one struct, or NULL in a filler."""

@@ -32,6 +32,12 @@ from thetastream.core.sides import Side
 
 TIME = -1
 """The position that stands for the event time wherever a key position is expected."""
+SUBINDEXES_PER_WINDOW = 10
+"""The default number of archive periods per window. With it, tuples stay in memory for a tenth of the window
+after they have left it."""
+VALUE = "value"
+"""The name under which a comparison gets the values of each side."""
+_COMPARE = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 class Domain(Enum):
@@ -177,11 +183,6 @@ class Condition:
     hashes only."""
 
 
-SUBINDEXES_PER_WINDOW = 10
-"""The default number of archive periods per window. With it, tuples stay in memory for a tenth of the window
-after they have left it."""
-
-
 def compute_lifetime_us(window: Dimension | None, side: Side) -> int | None:
     """Compute how long after its event time a stored tuple of ``side`` may find a partner; None means
     forever.
@@ -196,11 +197,6 @@ def compute_lifetime_us(window: Dimension | None, side: Side) -> int | None:
         return None
     delta = int(bound.delta)
     return -delta if window.point is side else delta
-
-
-VALUE = "value"
-"""The name under which a comparison gets the values of each side."""
-_COMPARE = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 @dataclass(frozen=True)

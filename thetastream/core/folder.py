@@ -17,6 +17,19 @@ from typing import NoReturn
 import pyarrow as pa
 from pyarrow import fs
 
+_WARNED: set[str] = set()
+"""The folders of which ``_warn_of_folder`` has warned."""
+_HDFS_HINT = (
+    "install Hadoop on each host and set ARROW_LIBHDFS_DIR, JAVA_HOME and CLASSPATH, or use a folder that "
+    'all hosts mount, as in "file:/shared/...", or an object store ("s3://...")'
+)
+_VARIABLES = {
+    **dict.fromkeys(("s3", "s3a"), ("AWS_", "ARROW_")),
+    **dict.fromkeys(("gs", "gcs"), ("GOOGLE_", "CLOUDSDK_")),
+    **dict.fromkeys(("abfs", "abfss"), ("AZURE_",)),
+    **dict.fromkeys(("hdfs", "viewfs"), ("HADOOP_", "JAVA_", "CLASSPATH", "ARROW_", "KRB5", "LIBHDFS_")),
+}
+
 
 class Folder:
     """One folder inside ``root``.
@@ -164,10 +177,6 @@ class Folder:
         return temporary
 
 
-_WARNED: set[str] = set()
-"""The folders of which ``_warn_of_folder`` has warned."""
-
-
 def _warn_of_folder(folder: str) -> None:
     """Warn once that the names in a folder may be lost in a power cut.
 
@@ -194,12 +203,6 @@ def _open_uri(uri: str) -> tuple[fs.FileSystem, str]:
             raise
         raise OSError(f"the native libraries with which Arrow opens HDFS are missing; {_HDFS_HINT}") from None
     return found
-
-
-_HDFS_HINT = (
-    "install Hadoop on each host and set ARROW_LIBHDFS_DIR, JAVA_HOME and CLASSPATH, or use a folder that "
-    'all hosts mount, as in "file:/shared/...", or an object store ("s3://...")'
-)
 
 
 def is_uri(root: str) -> bool:
@@ -241,14 +244,6 @@ def list_variables(root: str) -> tuple[str, ...]:
         return ()
     scheme = root.partition(":")[0]
     return (*_VARIABLES.get(scheme, ()), "SSL_CERT_", "http_proxy", "https_proxy", "no_proxy", "HTTP")
-
-
-_VARIABLES = {
-    **dict.fromkeys(("s3", "s3a"), ("AWS_", "ARROW_")),
-    **dict.fromkeys(("gs", "gcs"), ("GOOGLE_", "CLOUDSDK_")),
-    **dict.fromkeys(("abfs", "abfss"), ("AZURE_",)),
-    **dict.fromkeys(("hdfs", "viewfs"), ("HADOOP_", "JAVA_", "CLASSPATH", "ARROW_", "KRB5", "LIBHDFS_")),
-}
 
 
 def make_private(folder: Path) -> None:

@@ -18,6 +18,8 @@ from thetastream.core.errors import QueryError
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, encode, encode_floats
 from thetastream.core.sides import Side
 
+_FAR = float(1 << 62)
+
 
 @dataclass(frozen=True)
 class Nearest:
@@ -158,9 +160,6 @@ HOWS: dict[str, How] = {
 def find_nearest(nearest: Nearest) -> How:
     """Return the kind of join that finds the nearest partners of each left tuple."""
     return How(repr(nearest), (Side.LEFT,), has_unmatched=nearest.keep_unmatched, nearest=nearest)
-
-
-_FAR = float(1 << 62)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
 _SIGN = np.int64(LOWEST)
 _INFINITY = np.array([np.inf]).view(np.int64)[0]
+Never = npt.NDArray[np.bool_] | None
+"""Mask of the void bounds, which lie beyond int64 and which no value satisfies; None if there are none."""
 
 
 def encode(column: Any, domain: Domain, offset: int | float = 0) -> Int64s:
@@ -130,10 +132,6 @@ def _plus(keys: Int64s, offset: int | float, domain: Domain) -> Int64s:
         return keys + np.int64(offset)
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is NaN, as in Spark
         return encode_floats(decode_floats(keys) + offset)
-
-
-Never = npt.NDArray[np.bool_] | None
-"""Mask of the void bounds, which lie beyond int64 and which no value satisfies; None if there are none."""
 
 
 def shift(

@@ -20,6 +20,9 @@ from thetastream.core.sides import Side
 from thetastream.engine.counters import Counters
 from thetastream.engine.store.probing import Candidates
 
+CandidateRows = Sequence[tuple[pa.RecordBatch, Int64s]]
+"""For each alias, a batch of tuples and, for each candidate, the position of its tuple in this batch."""
+
 
 def match(
     side: Side,
@@ -92,10 +95,6 @@ class Residual:
             kept = np.flatnonzero(evaluate(predicate, sides))
             found, stored = found[kept], stored[kept]
         return found, stored
-
-
-CandidateRows = Sequence[tuple[pa.RecordBatch, Int64s]]
-"""For each alias, a batch of tuples and, for each candidate, the position of its tuple in this batch."""
 
 
 def evaluate(predicate: PythonPredicate, sides: CandidateRows) -> npt.NDArray[np.bool_]:

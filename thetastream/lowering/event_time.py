@@ -23,6 +23,7 @@ from thetastream.lowering.query import Resolver, Stream
 DAY_US = 86_400_000_000
 SLACK_US = 26 * 3_600_000_000
 """This is more than any time zone has ever shifted its clock. Samoa once skipped a whole day."""
+_MICROSECOND = "INTERVAL '0.000001' SECOND"
 
 
 def find_column(phrase: Phrase, stream: Stream, is_case_sensitive: bool) -> str | None:
@@ -34,9 +35,6 @@ def find_column(phrase: Phrase, stream: Stream, is_case_sensitive: bool) -> str 
     if alias.name.casefold() != stream.alias.casefold():
         return None
     return stream.find(name.name, is_case_sensitive)
-
-
-_MICROSECOND = "INTERVAL '0.000001' SECOND"
 
 
 def write_elapsed_time(phrase: Phrase, aliases: Sequence[str], resolver: Resolver) -> str:

@@ -27,6 +27,9 @@ from thetastream.lowering.conjunct import Conjunct, Ordering, TypedPair
 from thetastream.lowering.domains import find_domain, is_hashable, write_cast
 from thetastream.lowering.side_keys import SideKeys
 
+_RTRIM = "_RTRIM"
+_BASES = ("UTF8_BINARY", "UTF8_LCASE")
+
 
 def rewrite_comparison(conjunct: Conjunct, typed: TypedPair, op: str) -> str | None:
     """Rewrite ``f OP g``."""
@@ -120,10 +123,6 @@ def _find_byte_columns(conjunct: Conjunct, typed: TypedPair) -> tuple[str, str] 
         for keys, (phrase, _) in zip(conjunct.out.keys, typed.phrases, strict=True)
     )
     return None if left is None or right is None else (left, right)
-
-
-_RTRIM = "_RTRIM"
-_BASES = ("UTF8_BINARY", "UTF8_LCASE")
 
 
 def is_collated(type_: str) -> bool:

@@ -19,6 +19,9 @@ from thetastream.lowering.event_time import find_column
 from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Resolver, Stream
 
+_NARROW = {"tinyint", "smallint", "int"}
+_MOST = 1 << 60
+
 
 @dataclass(frozen=True)
 class OffsetColumn:
@@ -121,10 +124,6 @@ class SideKeys:
         if key not in self.keys:
             self.keys.append(key)
         return self.keys.index(key)
-
-
-_NARROW = {"tinyint", "smallint", "int"}
-_MOST = 1 << 60
 
 
 def read_offset_column(phrase: Phrase, type_: str, stream: Stream, resolver: Resolver) -> OffsetColumn | None:

@@ -24,6 +24,30 @@ _FIGURES = ("watermark_delay_s", "epoch_s", "candidates_per_tuple", "heaviest_ke
 
 PerStream: TypeAlias = float | tuple[float, float] | Mapping[str, float]
 """One figure for both streams, a pair for left and right, or a figure for each alias."""
+_FIXED = {
+    "boolean": 0.125,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 4,
+    "float": 4,
+    "date": 4,
+    "decimal": 16,
+    "string": 20,
+    "char": 20,
+    "varchar": 20,
+    "binary": 20,
+    "array": 64,
+    "map": 64,
+    "struct": 64,
+    "variant": 64,
+    "geometry": 64,
+    "geography": 64,
+}
+"""Bytes of a value by the head of its Spark type; other types have 8.
+
+A text is assumed to have 16 bytes and an offset."""
+MOST_CHOSEN = 32
+"""The largest number of units of a chosen model."""
 
 
 @dataclass(frozen=True)
@@ -180,30 +204,6 @@ def _make_error(name: str, value: object, what: str) -> QueryError:
     )
 
 
-_FIXED = {
-    "boolean": 0.125,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 4,
-    "float": 4,
-    "date": 4,
-    "decimal": 16,
-    "string": 20,
-    "char": 20,
-    "varchar": 20,
-    "binary": 20,
-    "array": 64,
-    "map": 64,
-    "struct": 64,
-    "variant": 64,
-    "geometry": 64,
-    "geography": 64,
-}
-"""Bytes of a value by the head of its Spark type; other types have 8.
-
-A text is assumed to have 16 bytes and an offset."""
-
-
 def estimate_width(type_: str) -> float:
     """Estimate the bytes of a value of a Spark type.
 
@@ -218,7 +218,3 @@ def estimate_width(type_: str) -> float:
 def choose_n_units(partitions: int) -> int:
     """Return the number of units of a chosen model: one per partition, at least two."""
     return max(2, min(partitions, MOST_CHOSEN))
-
-
-MOST_CHOSEN = 32
-"""The largest number of units of a chosen model."""

@@ -37,6 +37,13 @@ DIGEST_BYTES = 16
 """The bytes of the digest at the end of a sealed chunk."""
 KeyBytes = tuple[int, bytes]
 """The number of a key column in the description, and a value as bytes of ``key_bytes``."""
+SORTED_ROWS, SORTED_BYTES = 1 << 16, 1 << 25
+"""So many rows or bytes are sorted together, so that rows with the same key are in few chunks."""
+
+ALL_ENTRIES = 1 << 31
+"""A limit that no question reaches."""
+LEAST_LIMIT = 1000
+"""The least limit of a question. A question reads all chunks if it has more index entries than its limit."""
 
 
 @dataclass(frozen=True)
@@ -124,16 +131,6 @@ def read_chunks(data: Iterable[bytes], description: Description) -> list[Chunk]:
     """Make chunks from their bytes, which are in the order of their numbers."""
     found = ((one, *unseal_chunk(one)) for one in data)
     return [Chunk(n, one, list_keys(decode(rows), description)) for one, (_, n), rows in found]
-
-
-SORTED_ROWS, SORTED_BYTES = 1 << 16, 1 << 25
-"""So many rows or bytes are sorted together, so that rows with the same key are in few chunks."""
-
-
-ALL_ENTRIES = 1 << 31
-"""A limit that no question reaches."""
-LEAST_LIMIT = 1000
-"""The least limit of a question. A question reads all chunks if it has more index entries than its limit."""
 
 
 class ChunkBackend(ABC):

@@ -32,6 +32,12 @@ LARGEST = 32 << 20
 
 EXPANSION = 4
 """The assumed ratio of the bytes of a table to the bytes of its file, which is compressed."""
+LOOKUP_CAPACITY = 128 << 20
+"""Bytes of all values that are kept."""
+Numbers = npt.NDArray[np.uint64]
+NUMBER_BYTES = 8
+ReadNumbers = Callable[[Staged, str], Numbers]
+"""Returns the values of a key column in staged rows, as ``list_numbers`` makes them."""
 
 
 class HasBytes(Protocol):
@@ -80,6 +86,12 @@ class Recent(Generic[T]):
         return found
 
 
+RECENT: Recent[pa.Table] = Recent()
+"""The recent results of all stores of this process."""
+KEY_VALUES: Recent[Numbers] = Recent(LOOKUP_CAPACITY)
+"""The values of keys in the files of all stores of this process."""
+
+
 def split_recent(staged: Sequence[Staged]) -> tuple[list[Staged], list[Staged]]:
     """Split staged rows, which are in the order of their commits: (those that fit into memory, older ones).
 
@@ -90,19 +102,6 @@ def split_recent(staged: Sequence[Staged]) -> tuple[list[Staged], list[Staged]]:
         first -= 1
         room -= staged[first].nbytes
     return list(staged[first:]), list(staged[:first])
-
-
-RECENT: Recent[pa.Table] = Recent()
-"""The recent results of all stores of this process."""
-
-LOOKUP_CAPACITY = 128 << 20
-"""Bytes of all values that are kept."""
-Numbers = npt.NDArray[np.uint64]
-NUMBER_BYTES = 8
-KEY_VALUES: Recent[Numbers] = Recent(LOOKUP_CAPACITY)
-"""The values of keys in the files of all stores of this process."""
-ReadNumbers = Callable[[Staged, str], Numbers]
-"""Returns the values of a key column in staged rows, as ``list_numbers`` makes them."""
 
 
 def keep_with_values(staged: Sequence[Staged], selection: Selection, read: ReadNumbers) -> list[Staged]:

@@ -32,6 +32,9 @@ from thetastream.results.staged import Staged, find_bounds, find_type, split_pat
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """The texts that the service and Spark write for numbers that JSON does not have."""
+LONGEST = 256
+"""The largest number of bytes that are written of a text."""
+_SIGN = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -197,11 +200,6 @@ def _read_instant(value: "str | date", column: str, has_zone: bool) -> datetime:
     if has_zone:
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-
-
-LONGEST = 256
-"""The largest number of bytes that are written of a text."""
-_SIGN = np.uint64(1 << 63)
 
 
 def has_key_bytes(kind: pa.DataType) -> bool:

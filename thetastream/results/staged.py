@@ -25,6 +25,9 @@ Bounds = tuple[Any, Any]
 """The least and the greatest value of a column, as values of JSON. Instants are microseconds since 1970."""
 LONGEST_BOUND = 64
 """The longest text that is kept as a bound, in characters."""
+FILE, ROWS, CHUNKS = "parquet", "rows", "chunks"
+"""The endings: a file, rows of a table, chunks of a table."""
+_NAME = re.compile(rf"part-(.+)-(\d+)-([^-]*)-[0-9a-f]{{12}}\.(?:{FILE}|{ROWS}|{CHUNKS})")
 
 
 @dataclass(frozen=True)
@@ -221,11 +224,6 @@ def sort_by_keys(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     columns = {f"k{n}": find_column(table, key) for n, key in enumerate(keys)}
     order = pc.sort_indices(pa.table(columns), sort_keys=[(name, "ascending") for name in columns])
     return table.take(order)
-
-
-FILE, ROWS, CHUNKS = "parquet", "rows", "chunks"
-"""The endings: a file, rows of a table, chunks of a table."""
-_NAME = re.compile(rf"part-(.+)-(\d+)-([^-]*)-[0-9a-f]{{12}}\.(?:{FILE}|{ROWS}|{CHUNKS})")
 
 
 def make_part_name(origin: Origin, ending: str) -> str:

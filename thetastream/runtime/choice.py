@@ -24,6 +24,12 @@ from thetastream.core.identity import Part
 from thetastream.engine.protocol import EngineSpec
 from thetastream.runtime.flow import Choice
 
+CYCLE = 720720
+"""A number that is divisible by 1 to 16, 18, 20, 21, 22, 24, 26, 28, 30, 36, 40, 42, 48, ..."""
+_CHUNK = 1 << 20
+_SEED = np.uint32(42)
+"""The seed of Spark's ``hash``."""
+
 
 @dataclass(frozen=True)
 class FittedSpec:
@@ -62,13 +68,6 @@ class RunningSpec(NamedTuple):
     """The grouping key of each slot on which a unit may run."""
     model: Part | None = None
     """The part of the identity that names the model; None if it is the planned one."""
-
-
-CYCLE = 720720
-"""A number that is divisible by 1 to 16, 18, 20, 21, 22, 24, 26, 28, 30, 36, 40, 42, 48, ..."""
-_CHUNK = 1 << 20
-_SEED = np.uint32(42)
-"""The seed of Spark's ``hash``."""
 
 
 def murmur3(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

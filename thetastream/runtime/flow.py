@@ -24,6 +24,9 @@ from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.idle_reports import IdleReports
 from thetastream.runtime.task_facts import TaskFacts
 
+CANDIDATE = "candidate row"
+"""The struct column of a row between two units. The name is not an identifier, so no alias can have it."""
+
 
 @dataclass(frozen=True)
 class Output:
@@ -46,10 +49,6 @@ def restore_struct(side: SidePlan) -> str:
     """Write the user's columns of a stream as one struct, over its block columns."""
     fields = (f"{carried.from_block} AS {quote(carried.field)}" for carried in side.carried)
     return f"struct({', '.join(fields)})"
-
-
-CANDIDATE = "candidate row"
-"""The struct column of a row between two units. The name is not an identifier, so no alias can have it."""
 
 
 class Fitted(NamedTuple):

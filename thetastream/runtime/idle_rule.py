@@ -1,6 +1,6 @@
 """Decides when a stream is idle, and up to which event time it may then be counted as complete.
 
-    complete = min over the other streams that brought tuples meanwhile of (latest event time - watermark delay)
+    complete = min { latest event time - watermark delay : other streams that brought tuples meanwhile }
 
 Spark's watermark is the smallest one of all streams of a query, so a stream that brings nothing stops it for
 ever. A stream with ``idle=`` therefore has a second source, whose rows are seen by ``withWatermark`` and by

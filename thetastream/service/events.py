@@ -34,6 +34,14 @@ from thetastream.service.statement_worker import encode_json
 
 SILENCE_S = 10.0
 """If there is no new snapshot for this time, an event ``progress`` shows that the connection is alive."""
+KEPT_EVENTS = 4
+"""The number of events that stay in memory."""
+LARGEST_KEPT = 8 << 20
+"""The bytes of the largest answer that stays in memory."""
+KEPT_SNAPSHOTS = 1000
+"""The number of snapshots, without their rows, that stay in memory."""
+POLL_S = 0.2
+"""A feed asks the store for new snapshots after this time, in seconds."""
 
 
 class SubscriberLimits:
@@ -255,13 +263,3 @@ def _write_refusal(snapshot: Snapshot, error: QueryError) -> bytes:
 def _write_event(event: str, data: bytes, number: int | None = None) -> bytes:
     named = f"id: {number}\n" if number is not None else ""
     return f"{named}event: {event}\ndata: ".encode() + data + b"\n\n"
-
-
-KEPT_EVENTS = 4
-"""The number of events that stay in memory."""
-LARGEST_KEPT = 8 << 20
-"""The bytes of the largest answer that stays in memory."""
-KEPT_SNAPSHOTS = 1000
-"""The number of snapshots, without their rows, that stay in memory."""
-POLL_S = 0.2
-"""A feed asks the store for new snapshots after this time, in seconds."""

@@ -51,6 +51,10 @@ KEPT_BYTES = 1 << 30
 does not return. If it keeps more, it ends, and another one starts."""
 SPARE_BYTES = 128 << 20
 """What a statement may take beyond its memory: stacks of threads, and what Arrow reads ahead from files."""
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+CHUNK_ROWS = 1000
+"""The number of rows that are values of Python at one time, because these need much memory."""
 
 
 def main(memory: int, max_rows: int, max_s: float) -> None:
@@ -158,12 +162,6 @@ def _limit_memory(nbytes: int) -> "Iterator[None]":
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-
-
-ARROW = "application/vnd.apache.arrow.stream"
-JSON = "application/json"
-CHUNK_ROWS = 1000
-"""The number of rows that are values of Python at one time, because these need much memory."""
 
 
 def encode_table(rows: pa.Table, media_type: str) -> bytes:

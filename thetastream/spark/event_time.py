@@ -19,6 +19,17 @@ from pyspark.sql.types import TimestampNTZType
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import Duration, write_delay
 
+_ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized", re.DOTALL)
+_NODE = re.compile(r"^[\s:|+\-~]*EventTimeWatermark\b", re.MULTILINE)
+_DROPPING = {
+    "Deduplicate": "dropDuplicates",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+    "Aggregate": "an aggregation",
+}
+"""What a user calls the operators of an analyzed plan that drop late rows."""
+_OPERATOR = re.compile(r"^[\s:|+\-~]*(Deduplicate\w*|Aggregate)\b", re.MULTILINE)
+_REDIRECTING = Lock()
+
 
 def mark_event_time(df: DataFrame, column: str, delay: Duration) -> DataFrame:
     """Call ``withWatermark``, after a cast to TIMESTAMP if the column is TIMESTAMP_NTZ.
@@ -33,17 +44,6 @@ def cast_event_time(df: DataFrame, column: str) -> DataFrame:
     if column in df.columns and isinstance(df.schema[column].dataType, TimestampNTZType):
         return df.withColumn(column, F.col(f"`{column}`").cast("timestamp"))
     return df
-
-
-_ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized", re.DOTALL)
-_NODE = re.compile(r"^[\s:|+\-~]*EventTimeWatermark\b", re.MULTILINE)
-_DROPPING = {
-    "Deduplicate": "dropDuplicates",
-    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
-    "Aggregate": "an aggregation",
-}
-"""What a user calls the operators of an analyzed plan that drop late rows."""
-_OPERATOR = re.compile(r"^[\s:|+\-~]*(Deduplicate\w*|Aggregate)\b", re.MULTILINE)
 
 
 def count_watermarks(frame: DataFrame) -> int:
@@ -74,9 +74,6 @@ def _print_plan(frame: DataFrame) -> str:
             frame.explain(True)
     found = _ANALYZED.search(printed.getvalue())
     return found[1] if found else ""
-
-
-_REDIRECTING = Lock()
 
 
 class _OwnOutput(io.StringIO):

@@ -29,6 +29,8 @@ ACCESS = (
     "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL (and AWS_ALLOW_HTTP=true"
     " without TLS) in the environment of the driver and the workers, which deltalake and Arrow read"
 )
+_TREE = re.compile("\x1b\\[[0-9]*m|\u21b3")
+"""Colours and arrows in the messages of deltalake."""
 
 
 class DeltaBackend(ParquetBackend):
@@ -196,10 +198,6 @@ def _refuse_columns(schema: pa.Schema) -> None:
         why = str(error).partition("\n")[0].rpartition("error: ")[2]
         what = f"a Delta table cannot have the columns {', '.join(schema.names)}: {why}"
         raise QueryError("STORE_COLUMN", f"{what}. Rename the column, or cast it, as to STRING") from error
-
-
-_TREE = re.compile("\x1b\\[[0-9]*m|\u21b3")
-"""Colours and arrows in the messages of deltalake."""
 
 
 @contextmanager

@@ -39,6 +39,12 @@ LONGEST_COLUMN = 63
 
 LONGEST_NAME = LONGEST_COLUMN - len("_staged_part")
 """The largest number of bytes of the name of a store's table, to which the store adds endings."""
+SETTINGS = "-c TimeZone=UTC -c DateStyle=ISO -c extra_float_digits=1 -c bytea_output=hex"
+"""The settings on which the text of a row depends. The seal of staged rows is a sum over such texts."""
+INSTALL = "pip install 'thetastream[postgres]'"
+
+PART, VERSION = "thetastream_part", "thetastream_version"
+"""The columns that this store adds: the part to which a row belongs, and the commit that named the part."""
 
 
 @dataclass(frozen=True)
@@ -288,14 +294,6 @@ class PostgresStage(Stage):
         self._connection.commit()
         self._connection.close()
         return Staged(self._name, self._rows, self._nbytes, self._bounds.bounds, seal={"sum": str(total)})
-
-
-SETTINGS = "-c TimeZone=UTC -c DateStyle=ISO -c extra_float_digits=1 -c bytea_output=hex"
-"""The settings on which the text of a row depends. The seal of staged rows is a sum over such texts."""
-INSTALL = "pip install 'thetastream[postgres]'"
-
-PART, VERSION = "thetastream_part", "thetastream_version"
-"""The columns that this store adds: the part to which a row belongs, and the commit that named the part."""
 
 
 def refuse_names(names: list[str]) -> None:

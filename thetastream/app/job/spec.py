@@ -31,6 +31,19 @@ from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 
 REPLAY = "replay"
 """Format of a source that streams a file in the order of its event time, at a given rate."""
+SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
+"""The formats of sinks."""
+
+_SINK_KEYS = {"format": str, "path": str, "mode": str, "options": dict}
+"""The keys of a sink, and the types of their values."""
+_KINDS = {
+    str: "a string",
+    dict: "a table",
+    list: "a list",
+    int: "an integer",
+}
+"""The names of types in messages."""
+_PARTS = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
 
 
 @dataclass(frozen=True)
@@ -89,20 +102,6 @@ class Job:
 def is_local(path: str) -> bool:
     """Whether a path is a path on this machine and not a URL."""
     return re.match(r"[a-z][a-z0-9+.-]+:", path) is None
-
-
-SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
-"""The formats of sinks."""
-
-_SINK_KEYS = {"format": str, "path": str, "mode": str, "options": dict}
-"""The keys of a sink, and the types of their values."""
-_KINDS = {
-    str: "a string",
-    dict: "a table",
-    list: "a list",
-    int: "an integer",
-}
-"""The names of types in messages."""
 
 
 def parse_sink(table: object, folder: Path, where: str, problems: list[ThetastreamError]) -> SinkSpec:
@@ -260,9 +259,6 @@ def resolve(path: object, folder: Path) -> str:
     """Return a path relative to the folder of the job file; a URL remains as it is."""
     text = str(path)
     return text if not is_local(text) or Path(text).is_absolute() else str(folder / text)
-
-
-_PARTS = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
 
 
 def find_span_problem(text: str, what: str) -> QueryError | None:

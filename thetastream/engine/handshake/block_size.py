@@ -38,6 +38,10 @@ SHARE = 1 / 8
 """The largest block, as a share of the tuples that a worker stores."""
 LARGEST_BYTES = 1 << 26
 """The largest block, in bytes. It limits blocks of wide tuples."""
+FIRST_BLOCK = 512
+"""The block size, in tuples, until a worker has measured its work."""
+KEEP = 0.95
+"""The weight of earlier epochs in the measured means."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,6 @@ class BlockCost:
         best = sqrt(self.moved * MESSAGE_S / slope) if slope else inf
         room = LARGEST_BYTES / max(self.nbytes, 1.0)
         return int(min(max(min(best, self.held * SHARE, LARGEST), SMALLEST), max(room, 1.0)))
-
-
-FIRST_BLOCK = 512
-"""The block size, in tuples, until a worker has measured its work."""
-KEEP = 0.95
-"""The weight of earlier epochs in the measured means."""
 
 
 def choose_block(asked: int | str, measured: Sequence[float]) -> int:

@@ -13,6 +13,11 @@ from thetastream.core.columns import BORN, name_seen_column
 from thetastream.core.condition import Bound, Dimension, Equality, SideSpec
 from thetastream.core.sides import Side
 
+HopOrder = tuple[int, ...]
+"""The other streams, in the order in which a tuple visits them."""
+HopKey = tuple[int, int]
+"""The members of a hop as a bit set, and its target."""
+
 
 class Ends(NamedTuple):
     """The bounds of ``low <= left.ts - right.ts <= high`` in microseconds. None leaves an end open."""
@@ -154,12 +159,6 @@ class JoinGraph:
                     if step is not None and so_far + step < reached.get(other, so_far + step + 1):
                         reached[other] = so_far + step
         return 0 if later == earlier else reached.get(later)
-
-
-HopOrder = tuple[int, ...]
-"""The other streams, in the order in which a tuple visits them."""
-HopKey = tuple[int, int]
-"""The members of a hop as a bit set, and its target."""
 
 
 def list_streams(streams: int) -> list[int]:

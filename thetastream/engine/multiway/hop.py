@@ -46,14 +46,13 @@ from thetastream.index.base import IndexSpec
 from thetastream.index.scan import Scan
 from thetastream.index.sorted import Sorted
 
+Clock = tuple[Key, int | None, int | None]
+"""The key of an event time, and low and high of the difference between it and the stored event time."""
+
 
 def list_member_columns(graph: JoinGraph, members: Sequence[int]) -> list[str]:
     """List the block columns of a partial result: payload and computed keys of its members."""
     return [column for i in members for column in (*graph.sides[i].columns, *graph.sides[i].computed)]
-
-
-Clock = tuple[Key, int | None, int | None]
-"""The key of an event time, and low and high of the difference between it and the stored event time."""
 
 
 @dataclass(frozen=True)

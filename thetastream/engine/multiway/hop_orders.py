@@ -51,6 +51,8 @@ TRIAL_EVERY = 8
 
 Entry = tuple[int, int]
 """The latest event time in microseconds, and the number of tuples."""
+MOST = 32
+"""The largest number of entries of a stream."""
 
 
 @dataclass
@@ -215,10 +217,6 @@ class HopOrderCosts:
         if streams == self._all:
             return 0.0
         return self._selectivities.of(streams) * prod(self._held[stream] for stream in list_streams(streams))
-
-
-MOST = 32
-"""The largest number of entries of a stream."""
 
 
 class StoredCounts:

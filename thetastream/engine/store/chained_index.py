@@ -33,6 +33,17 @@ MERGED_ROWS = 1 << 20
 MERGED_BYTES = 1 << 27
 """Larger segments are not merged, because a merge would cost more than the faster probes save. With this
 limit, ``FAN_IN`` segments together stay below Arrow's limit of 2 GiB."""
+SHARED_ROWS = 1 << 16
+SHARED_PERIODS = 5
+"""The largest number of tuples and of archive periods for which neighbouring periods share one segment."""
+SPARSE_ROWS = 1 << 10
+"""A segment with fewer tuples takes in the next period, however long the gap before it is. The tuples have
+arrived in one epoch, so keeping them longer costs less than the segments would."""
+SEGMENTS_PER_EPOCH = 16
+"""A segment that has less than this share of an epoch's tuples takes in the next period too."""
+LARGE_GAPS = 8
+"""No segment spans one of the largest gaps, if these are longer than ``SHARED_PERIODS``. So a tuple with a
+wrong time, far ahead of all others, keeps no other tuple alive."""
 
 
 class ChainedIndex:
@@ -266,19 +277,6 @@ class ChainedIndex:
 def _is_mergeable(segments: list[SegmentMeta]) -> bool:
     n_rows, nbytes = sum(meta.n_rows for meta in segments), sum(meta.nbytes for meta in segments)
     return n_rows <= MERGED_ROWS and nbytes <= MERGED_BYTES
-
-
-SHARED_ROWS = 1 << 16
-SHARED_PERIODS = 5
-"""The largest number of tuples and of archive periods for which neighbouring periods share one segment."""
-SPARSE_ROWS = 1 << 10
-"""A segment with fewer tuples takes in the next period, however long the gap before it is. The tuples have
-arrived in one epoch, so keeping them longer costs less than the segments would."""
-SEGMENTS_PER_EPOCH = 16
-"""A segment that has less than this share of an epoch's tuples takes in the next period too."""
-LARGE_GAPS = 8
-"""No segment spans one of the largest gaps, if these are longer than ``SHARED_PERIODS``. So a tuple with a
-wrong time, far ahead of all others, keeps no other tuple alive."""
 
 
 def cut_periods(periods: Int64s) -> list[tuple[int, int]]:

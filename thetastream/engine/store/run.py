@@ -27,6 +27,12 @@ from thetastream.index.zones import build_zones
 
 TIME_COLUMN = locate_key_column(TIME)
 _NO_ROWS = np.zeros((0, 1), dtype=np.int64)
+MIN_CELL = 64
+"""The smallest cell. Smaller cells would cost more in bisections than they save in comparisons."""
+MIN_CELLS = 4
+"""With fewer cells, the cells save less than the search for them costs."""
+SAMPLES = 64
+"""The number of windows whose tuples are counted to find the depth of a cell."""
 
 
 @dataclass(frozen=True)
@@ -182,14 +188,6 @@ def _aim(
         answered.update(plan.access.group)
     checked = {column: pick(span) for column, span in box.spans.items() if column not in answered}
     return Search(buckets, checked, suffix, ranges)
-
-
-MIN_CELL = 64
-"""The smallest cell. Smaller cells would cost more in bisections than they save in comparisons."""
-MIN_CELLS = 4
-"""With fewer cells, the cells save less than the search for them costs."""
-SAMPLES = 64
-"""The number of windows whose tuples are counted to find the depth of a cell."""
 
 
 def cut_by_time(times: Int64s, window_us: float) -> tuple[Int64s, Int64s] | None:

@@ -13,6 +13,12 @@ from thetastream.core.errors import StateError
 from thetastream.core.folder import hide_secrets
 from thetastream.runtime.state.manifest import Manifest
 
+_REPEAT = (
+    "remove the newest offset from the checkpoint (offsets/N with the largest N, and its .N.crc), and start "
+    "again"
+)
+"""What makes Spark ask the source again which messages an epoch reads. On Spark Connect, N may be unknown."""
+
 
 class Announcement(NamedTuple):
     """What the mailbox announces: the messages that it delivers in an epoch."""
@@ -28,13 +34,6 @@ class Announcement(NamedTuple):
     def read(cls, header: str) -> "Announcement":
         """Read the header of an announcement, as the source of the mailbox writes it."""
         return cls(*json.loads(header))
-
-
-_REPEAT = (
-    "remove the newest offset from the checkpoint (offsets/N with the largest N, and its .N.crc), and start "
-    "again"
-)
-"""What makes Spark ask the source again which messages an epoch reads. On Spark Connect, N may be unknown."""
 
 
 def check_messages(

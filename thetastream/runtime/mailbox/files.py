@@ -27,6 +27,14 @@ _LABEL = "mailbox.json"
 _TRAILER = "<QI4s"
 """Layout of the trailer: number of the bytes before it, their CRC-32, and a magic number."""
 _MAGIC = b"thmb"
+SENT = [
+    ("stream", pa.int8()),
+    ("origin", pa.int64()),
+    ("header", pa.string()),
+    ("block", pa.binary()),
+]
+ADDRESS = [("unit", pa.int32()), ("kind", pa.int8())]
+FILED = pa.schema([*SENT, ("to", pa.list_(pa.struct(ADDRESS)))])
 
 
 def refuse(condition: str, message: str) -> NoReturn:
@@ -214,13 +222,3 @@ def rows(found: Sequence[Row]) -> pa.RecordBatch:
         [pa.array(values, field.type) for values, field in zip([*sent, addresses], FILED, strict=True)],
         schema=FILED,
     )
-
-
-SENT = [
-    ("stream", pa.int8()),
-    ("origin", pa.int64()),
-    ("header", pa.string()),
-    ("block", pa.binary()),
-]
-ADDRESS = [("unit", pa.int32()), ("kind", pa.int8())]
-FILED = pa.schema([*SENT, ("to", pa.list_(pa.struct(ADDRESS)))])

@@ -16,6 +16,8 @@ Labels = tuple[tuple[str, str], ...]
 Entry = Mapping[str, Any]
 Samples = Iterator[tuple[dict[str, str], float | None]]
 Read = Callable[[Entry], Samples]
+PREFIX = "thetastream"
+"""Beginning of the names of observed metrics."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,18 @@ class Metric:
     kind: str
     meaning: str
     read: Read
+
+
+RUNNING = Metric(
+    f"{PREFIX}_query_running", GAUGE, "1 while the query runs, 0 when it has ended", lambda _: iter(())
+)
+
+FAILED = Metric(
+    f"{PREFIX}_query_failed",
+    GAUGE,
+    "1 when the query has ended with an error, 0 otherwise",
+    lambda _: iter(()),
+)
 
 
 def _whole(key: str) -> Read:
@@ -80,10 +94,6 @@ def _one(_: Entry) -> Samples:
     yield {}, 1.0
 
 
-def _units(entry: Entry) -> Samples:
-    yield {}, float(len(entry["units"]))
-
-
 COUNTERS: Mapping[str, tuple[str, Read]] = {
     "epochs": ("epochs", _one),
     "tuples": ("tuples that were not late, by stream", _by_stream("timely")),
@@ -97,6 +107,12 @@ COUNTERS: Mapping[str, tuple[str, Read]] = {
     "forwarded_bytes": ("bytes of messages between units", _whole("forwarded_bytes")),
     "expired_tuples": ("tuples that were evicted", _whole("expired")),
 }
+
+
+def _units(entry: Entry) -> Samples:
+    yield {}, float(len(entry["units"]))
+
+
 GAUGES: Mapping[str, tuple[str, Read]] = {
     "epoch": ("the number of the last epoch", _whole("epoch")),
     "epoch_seconds": ("how long the last epoch took, by Spark's phase (triggerExecution: all)", _by_phase),
@@ -119,23 +135,9 @@ GAUGES: Mapping[str, tuple[str, Read]] = {
     "units": ("units that took part in the last epoch", _units),
     "imbalance": ("what the busiest unit received, divided by the mean of all; 1 is even", _imbalance),
 }
-
-PREFIX = "thetastream"
-"""Beginning of the names of observed metrics."""
-
 METRICS = (
     *(Metric(f"{PREFIX}_{name}_total", COUNTER, *what) for name, what in COUNTERS.items()),
     *(Metric(f"{PREFIX}_{name}", GAUGE, *what) for name, what in GAUGES.items()),
-)
-RUNNING = Metric(
-    f"{PREFIX}_query_running", GAUGE, "1 while the query runs, 0 when it has ended", lambda _: iter(())
-)
-
-FAILED = Metric(
-    f"{PREFIX}_query_failed",
-    GAUGE,
-    "1 when the query has ended with an error, 0 otherwise",
-    lambda _: iter(()),
 )
 ALL = (*METRICS, RUNNING, FAILED)
 

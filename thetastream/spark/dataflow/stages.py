@@ -54,6 +54,15 @@ from thetastream.spark.task_properties import read_task
 if TYPE_CHECKING:
     import pandas as pd
 
+UNITS = "the units"
+"""The part of an identity that tells the second units of a query from its first units."""
+STAGED = "staged"
+"""Column of the operator's output that describes what a unit has staged, as JSON."""
+ROWS_AT_ONCE = 1 << 16
+"""Rows of results that are projected together."""
+STAGED_COLUMNS = StructType([StructField(STAGED, StringType())])
+"""The columns that leave the units instead of results."""
+
 
 def gather_in_order(results: DataFrame, columns: StructType, order: Order) -> DataFrame:
     """Sort the results of every epoch in one partition; ``results`` are rows, or blocks of rows."""
@@ -86,10 +95,6 @@ def restore(results: DataFrame, output: Output) -> DataFrame:
     return restored
 
 
-UNITS = "the units"
-"""The part of an identity that tells the second units of a query from its first units."""
-
-
 def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext) -> DataFrame:
     """Run the second units; return the columns that leave them.
 
@@ -111,14 +116,6 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext)
     plan = metrics.describe_plan(flow, query)
     plan["words"] |= {UNITS: query[UNITS].words}
     return metrics.observe(results, digest(query), plan)
-
-
-STAGED = "staged"
-"""Column of the operator's output that describes what a unit has staged, as JSON."""
-ROWS_AT_ONCE = 1 << 16
-"""Rows of results that are projected together."""
-STAGED_COLUMNS = StructType([StructField(STAGED, StringType())])
-"""The columns that leave the units instead of results."""
 
 
 class StagingEmitter(FrameEmitter):

@@ -21,6 +21,10 @@ from thetastream.runtime.observe.running import RunningMarks
 from thetastream.spark.observe.metrics import list_epochs
 from thetastream.spark.session.failure import summarize_failure
 
+_LISTENERS: "WeakKeyDictionary[SparkSession, Listener]" = WeakKeyDictionary()
+_LOCK = Lock()
+"""Two threads that plan the first joins of a session add one listener, and not two."""
+
 
 class Export(Protocol):
     """An export that gets the counters of epochs."""
@@ -152,11 +156,6 @@ class _JsonListener:
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
-
-
-_LISTENERS: "WeakKeyDictionary[SparkSession, Listener]" = WeakKeyDictionary()
-_LOCK = Lock()
-"""Two threads that plan the first joins of a session add one listener, and not two."""
 
 
 def watch_queries(spark: SparkSession) -> Listener:

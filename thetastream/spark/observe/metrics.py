@@ -24,6 +24,9 @@ from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Flow
 from thetastream.runtime.observe.exposition import PREFIX
 
+_DROPPING = ("dedupe", "stateStoreSave", "symmetricHashJoin", "flatMapGroups", "sessionWindow")
+"""Beginnings of Spark's names of the stateful operators that drop late rows."""
+
 
 def describe_plan(flow: Flow, query: Identity) -> dict[str, Any]:
     """Describe a join by plain values: its model, what the user wrote, and the streams behind its inputs."""
@@ -143,10 +146,6 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "control": _find_control(report, join),
             "units": [{**unit, "rho": compute_efficiency(unit)} for unit in units],
         }
-
-
-_DROPPING = ("dedupe", "stateStoreSave", "symmetricHashJoin", "flatMapGroups", "sessionWindow")
-"""Beginnings of Spark's names of the stateful operators that drop late rows."""
 
 
 def _find_late_elsewhere(report: Mapping[str, Any]) -> dict[str, int]:

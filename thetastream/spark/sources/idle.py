@@ -46,9 +46,13 @@ FEWEST_ADVANCE_S, ADVANCES = 1.0, 60
 """The time moves at most ``ADVANCES`` times in the span of ``idle``, and at most once in this many seconds,
 because each step may cost two epochs."""
 
-
 _QUERY = "sql.streaming.queryId"
 _RUN = "run-"
+MARK = "thetastream.idle"
+"""The metadata key of the event time of a stream with ``idle=``: the folder and the name of its reports."""
+REPORTS = "idle-"
+"""Beginning of the names of folders with reports."""
+_CONTROL = "__is_control"
 
 
 def read_report(text: bytes) -> Report:
@@ -147,16 +151,6 @@ def read_idle_times(spark: SparkSession, folder: str, stream: str, idle_s: float
     return spark.readStream.format(FORMAT).options(**options).load()
 
 
-for module in (folders, rules, sys.modules[__name__]):
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-MARK = "thetastream.idle"
-"""The metadata key of the event time of a stream with ``idle=``: the folder and the name of its reports."""
-REPORTS = "idle-"
-"""Beginning of the names of folders with reports."""
-_CONTROL = "__is_control"
-
-
 def follow_others(
     df: DataFrame, event_time: str, delay: str, delay_us: int, idle_s: float, folder: str
 ) -> DataFrame:
@@ -182,3 +176,7 @@ def follow_others(
     # no filter past one that it takes for non-deterministic, so filters of the user stay behind it as well.
     rows = watched.where(~(F.col(_CONTROL) & (F.spark_partition_id() >= 0)))
     return rows.drop(_CONTROL)
+
+
+for module in (folders, rules, sys.modules[__name__]):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
