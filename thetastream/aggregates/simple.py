@@ -2,12 +2,11 @@
 
 ``count`` counts matches, or values that are not NULL, and the counts of views are added up. ``min`` and
 ``max`` are the extremes of the views' extremes. ``sum`` and ``avg`` add values up exactly in decimals of 38
-digits, or in double. The average is the sum of the sums divided by the sum of the counts.
-
-Integers are added up as decimals, because int64 would wrap around where Spark's own sum of the merged views
-raises an error or returns NULL. Decimals of more than 28 digits are added up with 76 digits. In ANSI mode, a
-sum of more than 38 digits is an error, in Spark and in units. In other modes, Spark's sum is then NULL, and
-units do not add up such decimals.
+digits, or in double. The average is the sum of the sums divided by the sum of the counts. Integers are added
+up as decimals, because int64 would wrap around where Spark's own sum of the merged views raises an error or
+returns NULL. Decimals of more than 28 digits are added up with 76 digits. In ANSI mode, a sum of more than 38
+digits is an error, in Spark and in units. In other modes, Spark's sum is then NULL, and units do not add up
+such decimals.
 """
 
 from collections.abc import Sequence

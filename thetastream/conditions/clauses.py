@@ -1,13 +1,7 @@
 """Cuts a statement into its clauses, at the words with which they begin, and reads the clauses of a SELECT.
 
-Every expression is a slice of the user's text. ``find_endless`` finds the parts of a SELECT that no unbounded
-stream can answer. ``write_out_groups`` and ``read_named_item`` read items of the select list. A window
-function needs the end of its input, so ``suggest_nearest`` says what to write instead:
-
-    r JOIN s ON c QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY e) = 1
-    r JOIN s NEAREST 1 BY DISTANCE e ON c
-
-The second line is the first one if ``r.id`` differs from tuple to tuple, which nothing says. So it is a hint.
+Every expression is a slice of the user's text. Some parts of a SELECT have no answer over unbounded streams:
+they need the end of their input, as a window function does (``find_endless``).
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -230,6 +224,9 @@ def _is_word(token: Token) -> bool:
 
 def suggest_nearest(phrase: Phrase) -> str:
     """Return what to write instead of the window functions in a phrase.
+
+    ``r JOIN s NEAREST 1 BY DISTANCE e ON c`` is ``r JOIN s ON c QUALIFY row_number() OVER (PARTITION BY r.id
+    ORDER BY e) = 1`` if ``r.id`` differs from tuple to tuple, which nothing says. So it is a hint.
 
     >>> from thetastream.conditions import tokenize
     >>> suggest_nearest(tokenize("rank() OVER (PARTITION BY r.id ORDER BY s.t DESC) <= 2")).split(": ")[1]

@@ -1,21 +1,12 @@
 """Splits a condition into conjuncts, and a conjunct into comparisons.
 
-c1 AND c2 AND ...          ->  c1, c2, ...             (a condition with an OR on top is one conjunct)
-f OP g                     ->  (f, OP, g)              OP one of = == < <= > >=
-x BETWEEN lo AND hi        ->  (x, >=, lo), (x, <=, hi)
-abs(f - g) <= c            ->  (abs, f, g, <=, c)      also c >= abs(f - g), and both with < or >
+    c1 AND c2 AND ...          ->  c1, c2, ...             (a condition with an OR on top is one conjunct)
+    f OP g                     ->  (f, OP, g)              OP one of = == < <= > >=
+    x BETWEEN lo AND hi        ->  (x, >=, lo), (x, <=, hi)
+    abs(f - g) <= c            ->  (abs, f, g, <=, c)      also c >= abs(f - g), and both with < or >
 
-``canonicalize`` writes the canonical text of a condition, which is equal for texts that mean the same and
-differ only in how they are written. Spaces, comments, the case of names and keywords, enclosing parentheses,
-the direction of a comparison, and zeros at the end of a number that is compared do not matter.
-
-``write_candidates`` rewrites the text of a Spark Column into SQL. Spark prints a Column in prefix form, and
-literals without their types:
-
-    <=(abs(-(a.x, b.y)), 0.5)   ->   abs(a.x - b.y) <= 0.5D   or   abs(a.x - b.y) <= 0.5   or ...
-
-A literal may be read in several ways, so it returns candidates. The caller asks Catalyst which of
-them has the meaning of the Column.
+Texts that mean the same and differ only in how they are written have one canonical text (``canonicalize``).
+The text of a Spark Column, which is in prefix form, becomes SQL (``write_candidates``).
 """
 
 import re
@@ -250,6 +241,10 @@ def _find_binary_signs(phrase: Phrase) -> Iterator[int]:
 def canonicalize(text: str, is_case_sensitive: bool = False) -> str:
     """Write a SQL condition or expression in its canonical form. The result is compared, and never run.
 
+    It is equal for texts that mean the same and differ only in how they are written. Spaces, comments, the
+    case of names and keywords, enclosing parentheses, the direction of a comparison, and zeros at the end of
+    a number that is compared do not matter.
+
     >>> canonicalize("abs( a.x-b.x )  <= 0.50") == canonicalize("(0.5 >= ABS(A.x - `b`.x)) -- near")
     True
     >>> canonicalize("a.x BETWEEN b.lo AND b.hi") == canonicalize("(a.X between b.lo and b.hi)")
@@ -297,6 +292,10 @@ def _write_token(token: Token, is_case_sensitive: bool) -> str:
 
 def write_candidates(printed: str) -> Iterator[str]:
     """Write SQL texts that a Column may stand for, the likeliest first.
+
+    Spark prints a Column in prefix form, and literals without their types. So ``<=(abs(-(a.x, b.y)), 0.5)``
+    may be ``abs(a.x - b.y) <= 0.5D`` or ``abs(a.x - b.y) <= 0.5``. The caller asks Catalyst which of the
+    candidates has the meaning of the Column.
 
     Parameters
     ----------

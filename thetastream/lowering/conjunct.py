@@ -1,6 +1,6 @@
-"""A conjunct that is being rewritten, and what it may add to the rewritten condition.
+"""A conjunct that is being rewritten, and the rewritten condition to which it adds.
 
-The rewritten condition: filters, equalities, orderings, bands, a window and residuals.
+The rewritten condition has filters, equalities, orderings, bands, a window and residuals.
 """
 
 from dataclasses import dataclass, field

@@ -1,17 +1,14 @@
 """Lowers a query to a physical plan: keys, dimensions, window, index and archive period.
 
-``rewrite`` turns conjuncts into keys and bounds, ``dimensions`` turns the bounds into dimensions and a
-window, and ``index_choice`` chooses the index.
-
-Chooses the index of stored tuples: the strongest shape that fits, or the shape that the user names.
-
     equalities and a dimension    hash_sorted      equalities               hash
     two bands                     grid             one dimension            sorted
     overlap of intervals          intervals        nothing                  scan
     a window alone                sorted by time
 
-Each shape defines when it fits and how strong it is (``thetastream.index.Shape``). So this table describes
-the shapes of this package, and a shape that a user registers needs no change here.
+``rewrite`` turns conjuncts into keys and bounds, and ``dimensions`` turns the bounds into dimensions and a
+window. The index of stored tuples is the strongest shape that fits, or the shape that the user names. Each
+shape defines when it fits and how strong it is (``thetastream.index.Shape``). So this table describes the
+shapes of this package, and a shape that a user registers needs no change here.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,15 +1,11 @@
-"""Keeps recent results in memory, so that readers do not open files for them.
-
-The rows of a file never change, so the table of a file that was read can stay in memory. If there is no more
-room, the table that was used least recently is dropped. All readers of a process share the memory.
-
-Keeps the distinct key values of files in memory, so that a question by a value opens only files with it.
+"""Keeps recent results and the key values of files in memory, so that readers open few files.
 
     place of staged rows, key column  ->  the distinct values as numbers of 64 bits, sorted
 
-The number of an integer or a date is its value, and the number of a text is its hash. Rows never change, so
-values are read once. Up to ``CAPACITY`` bytes of values stay in memory. The values of the newest rows are
-read first.
+The rows of a file never change, so the table of a file that was read can stay in memory, and its key values
+are read once. If there is no more room, what was used least recently is dropped. All readers of a process
+share the memory. A question by a value opens only files with this value. The number of an integer or a date
+is its value, and the number of a text is its hash. The values of the newest rows are read first.
 """
 
 from collections import OrderedDict

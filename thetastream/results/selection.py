@@ -1,8 +1,6 @@
 """Selects the results that a reader asks for, by a range of time and by values or ranges of keys.
 
-Writes values of a key as bytes. The bytes have the same order as the values have in Spark SQL.
-
-    value                      bytes
+    value of a key             bytes, in the order that the values have in Spark SQL
     integer, date, time        8 bytes in big-endian order, with the sign bit inverted
     float, double              8 bytes of IEEE 754, with all bits of negative numbers inverted
     decimal                    16 bytes of the number without its point

@@ -1,12 +1,10 @@
 """Staged rows: a task writes them for an epoch, and they become results when the epoch is committed.
 
-Collects the rows of one attempt of a task, and writes many at a time, sorted by the keys of the store.
-
-Names of parts: what one attempt of a task has staged, as a file, as rows of a table or as chunks.
-
     part-<query>-<epoch>-<task>-<number>.<ending>
 
-The name contains the query and the epoch, so that ``sweep`` knows which parts no commit can name any more.
+This is the name of what one attempt of a task has staged: a file, rows of a table, or chunks. It contains the
+query and the epoch, so that ``sweep`` knows which parts no commit can name any more. The rows of an attempt
+are written many at a time, sorted by the keys of the store.
 """
 
 import re

@@ -1,16 +1,9 @@
-"""Keeps the model that the planner chose when a query restarts in a session with other partitions.
+"""Chooses what units need before a query runs: their grouping keys, and the model if the partitions differ.
 
 Spark keeps the number of shuffle partitions of a query in its checkpoint. The choice of a model is a function
 of this number. A plan is made for the number of the session. If the query runs with another one, because it
 continues from a checkpoint, workers choose again for the number of the query. So they always choose the model
-that was chosen when the query first started.
-
-Chooses the grouping key of each unit, so that Spark spreads units evenly over shuffle partitions.
-
-Spark puts a key into partition pmod(hash(key), partitions) and hashes an int key with Murmur3 (seed 42). Unit
-i gets the first key found whose hash is i (mod ``CYCLE``). Unit i is then in partition i mod p for every p
-that divides CYCLE, so units fill partitions evenly. The keys do not depend on the number of partitions, which
-may differ between queries.
+that was chosen when the query first started. The grouping keys of units do not depend on this number.
 """
 
 from dataclasses import dataclass, field
@@ -92,7 +85,13 @@ def murmur3(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 
 @cache
 def find_unit_keys(n_units: int) -> tuple[int, ...]:
-    """Find the grouping key of each of ``n_units`` units."""
+    """Find the grouping key of each of ``n_units`` units, so that they fill shuffle partitions evenly.
+
+    Spark puts a key into partition pmod(hash(key), partitions) and hashes an int key with Murmur3 (seed 42).
+    Unit i gets the first key found whose hash is i (mod ``CYCLE``). Unit i is then in partition i mod p for
+    every p that divides CYCLE. The keys do not depend on the number of partitions, which may differ between
+    queries.
+    """
     keys: dict[int, int] = {}
     start = 0
     while len(keys) < n_units:

@@ -2,12 +2,6 @@
 
 Spark's state store is the only recovery log. The manifest and the segments are written within the epoch and
 committed with it, so a Spark task that is retried, speculative or restarted begins from the last commit.
-
-Excludes the loaded libraries from garbage collection in Spark's Python workers.
-
-After every Spark task, a worker runs ``gc.collect()``, which visits every object that NumPy, pandas, Arrow
-and Numba created on import. This takes 0.1 to 0.2 s, more than a small epoch. The collector does not visit
-frozen objects.
 """
 
 import gc
@@ -302,6 +296,11 @@ def _when_called(heard: LastEpoch) -> int:
 
 @cache
 def freeze_objects() -> None:
-    """Freeze all objects that exist now; every Spark task calls this, and only the first call acts."""
+    """Freeze all objects that exist now; every Spark task calls this, and only the first call acts.
+
+    After every Spark task, a worker runs ``gc.collect()``, which visits every object that NumPy, pandas,
+    Arrow and Numba created on import. This takes 0.1 to 0.2 s, more than a small epoch. The collector does
+    not visit frozen objects.
+    """
     gc.collect()
     gc.freeze()

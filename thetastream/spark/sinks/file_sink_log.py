@@ -1,20 +1,11 @@
-"""The log of Spark's file sink, in which an epoch without input must not be missing.
+"""Repairs the log of Spark's file sink, in which an epoch without input must not be missing.
 
     <folder>/_spark_metadata/<epoch>            the files that the epoch wrote
     <folder>/_spark_metadata/<epoch>.compact    the files of this epoch and of all epochs before
 
 Spark writes an entry for each epoch that runs. An epoch that rescales the state runs no query and has no
-entry. Spark stops the query with BATCH_METADATA_NOT_FOUND when it compacts the log for the next time.
-
-Finishes an epoch that Spark's file sink has committed, and Spark itself has not.
-
-An epoch ends in two steps: the sink writes <folder>/_spark_metadata/<epoch>, and then Spark writes
-<checkpoint>/commits/<epoch>, which also names the valid state of each partition. After a crash between them,
-the sink skips the epoch when it runs again. So no task writes state that Spark could name, and every start of
-the query ends with "assertion failed: CheckpointInfo length: 0".
-
-The cure is to run this one epoch into a sink that drops its rows: they are in the folder already. Spark then
-commits the epoch, and the query continues with the next one.
+entry. Spark stops the query with BATCH_METADATA_NOT_FOUND when it compacts the log for the next time. Another
+epoch has an entry, but Spark has not committed it (``finish_epoch``).
 """
 
 from collections.abc import Iterable
@@ -86,6 +77,13 @@ def finish_epoch(results: DataFrame, checkpoint: str | Path, sink: str | Path) -
     Call it before each start of a query that writes with ``format("parquet")`` or another format of files. It
     lists three folders, and runs nothing if there is nothing to finish. ``th.write``, ``foreachBatch`` and
     the sink ``thetastream_parquet`` do not need it.
+
+    An epoch ends in two steps: the sink writes ``<folder>/_spark_metadata/<epoch>``, and then Spark writes
+    ``<checkpoint>/commits/<epoch>``, which also names the valid state of each partition. After a crash
+    between them, the sink skips the epoch when it runs again. So no task writes state that Spark could name,
+    and every start of the query ends with "assertion failed: CheckpointInfo length: 0". This function runs
+    the one epoch into a sink that drops its rows, which are in the folder already. Spark then commits the
+    epoch, and the query continues with the next one.
 
     Parameters
     ----------

@@ -1,18 +1,13 @@
 """The source of control rows of one stream: a row has an event time up to which the stream is complete.
 
+    rows of the stream UNION control rows -> withWatermark -> rows of the stream
+
 An offset is ``{"time_us": t, "run": name}``. Spark writes it to the checkpoint before it runs the epoch that
 reads the row, so an epoch that runs again reads the same row. The time only rises. The source knows nothing
-of earlier runs: a stream is idle again only after it has been silent for the whole time in this run.
-
-Several queries may read the same stream. The process in which Spark asks for offsets does not know its query,
-but a Spark task does. Therefore the first epoch of a run has a task that writes down the query of the run.
-
-A run with ``trigger(availableNow=True)`` ends when it has read all that is available, so no stream is idle in
-it.
-
-Builds a stream whose watermark follows other streams while it is idle, and reads its mark.
-
-rows of the stream UNION control rows -> withWatermark -> rows of the stream
+of earlier runs: a stream is idle again only after it has been silent for the whole time in this run. Several
+queries may read the same stream. The process in which Spark asks for offsets does not know its query, but a
+Spark task does. Therefore the first epoch of a run has a task that writes down the query of the run. A run
+with ``trigger(availableNow=True)`` ends when it has read all that is available, so no stream is idle in it.
 """
 
 import json
