@@ -36,8 +36,8 @@ _NO_STATEMENT = "a statement is due: SELECT ... FROM ... WHERE ..."
 Literal = str | int | float | bool
 
 
-def parse_statement(text: str) -> Statement:
-    """Parse one statement.
+def parse_script(text: str) -> tuple[Statement, ...]:
+    """Parse statements with semicolons between them; all but the last must be CREATE VIEW.
 
     Raises
     ------
@@ -46,21 +46,9 @@ def parse_statement(text: str) -> Statement:
 
     Examples
     --------
-    >>> found = parse_statement("SELECT R.a, S.b FROM R, S WHERE R.a > S.b WITHIN 10 minutes").select
-    >>> [source.alias for source in found.sources], found.conditions[0].text, found.within
-    (['R', 'S'], 'R.a > S.b', '10 minutes')
-    """
-    first, *others = _split_statements(text)
-    if others:
-        raise make_error_at(
-            text, others[0].tokens[0].start, "one statement is expected, and here begins a second"
-        )
-    return _read_statement(text, first)
-
-
-def parse_script(text: str) -> tuple[Statement, ...]:
-    """Parse statements with semicolons between them; all but the last must be CREATE VIEW.
-
+    >>> (found,) = parse_script("SELECT R.a, S.b FROM R, S WHERE R.a > S.b WITHIN 10 minutes")
+    >>> [source.alias for source in found.select.sources], found.select.within
+    (['R', 'S'], '10 minutes')
     >>> [bool(found.head) for found in parse_script("CREATE VIEW v AS SELECT x FROM r; SELECT x FROM v")]
     [True, False]
     """

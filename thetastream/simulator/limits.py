@@ -78,7 +78,6 @@ UNITS = CorePart(
 )
 RESULTS = CorePart("results", "let units fold results into groups (th.aggregate), or select fewer results")
 FIXED = CorePart("fixed", "make epochs longer, or let fewer units do more")
-PARTS = (INPUT, EXCHANGE, UNITS, RESULTS, FIXED)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,16 @@ import random
 
 import pytest
 
-from thetastream.conditions.grammar import parse_script, parse_statement
+from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, View, find_inputs
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import AsOf, Nearest
 from thetastream.core.spans import Rows
+
+
+def parse_statement(text):
+    (statement,) = parse_script(text)
+    return statement
 
 
 def parse_select(text):
