@@ -72,8 +72,13 @@ NAMED_BY_CLASSES = {
     "unit stage": "UnitStage",
 }
 OWNERS = {
-    "fold": ("aggregates/", "engine/views/", "families/views/", "joins/", "statements/"),
-    "seal": ("results/", "runtime/control/files.py", "runtime/state/segment_cache.py"),
+    "fold": ("aggregates/", "engine/views.py", "families/views/", "joins/", "statements/"),
+    "seal": (
+        "results/",
+        "stores/parquet_files.py",
+        "runtime/control/files.py",
+        "runtime/state/segment_cache.py",
+    ),
     "question": ("results/", "service/"),
     "settle": (),
 }
