@@ -156,6 +156,18 @@ def test_a_difference_of_a_stream_and_a_table_is_elapsed_time(spark: SparkSessio
         assert found.rows == wanted + Counter({(99, None, 1): 1})
 
 
+def test_a_difference_of_an_instant_and_a_local_time(spark: SparkSession) -> None:
+    """A TIMESTAMP_NTZ is read in the zone of the session, also where units rank or Spark filters pairs."""
+    with configured(spark, {"spark.sql.session.timeZone": NEW_YORK}):
+        a = spark.sql("SELECT id, timestamp_seconds(1717243200 + id * 1800) AS ts FROM range(4)")
+        local = "timestamp_ntz'2024-06-01 08:00:00' + make_dt_interval(0, 0, CAST(id AS INT) * 30)"
+        b = spark.sql(f"SELECT id, {local} AS at FROM range(4)")
+        far = th.join({"a": a, "b": b}, on="abs(a.ts - b.at) >= INTERVAL 1 HOUR AND a.id >= b.id")
+        near = th.join({"a": a, "b": b}, on="a.id <> b.id", how=th.Nearest(1, by="abs(a.ts - b.at)"))
+        found = [sorted(map(tuple, join.select("a.id", "b.id").collect())) for join in (far, near)]
+    assert found == [[(2, 0), (3, 0), (3, 1)], [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]]
+
+
 @pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 def test_times_without_a_zone_keep_their_clock(spark: SparkSession) -> None:
     """A table of pandas or Arrow whose times have no zone means the same in every session.

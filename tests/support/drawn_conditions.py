@@ -139,7 +139,7 @@ def _draw_contradiction(random: Random, scale: int) -> str:
 
 def _draw_window(random: Random, scale: int) -> str:
     length = random.choice([2, 5]) * scale
-    more = random.choice(["", f", '{length} seconds', '{random.randrange(-2, 3) * scale} seconds'"])
+    more = random.choice(["", f", '{length} seconds', '{random.randrange(-1, 2) * scale} seconds'"])
     a, b = (f"window({alias}.ts, '{length} seconds'{more})" for alias in "ab")
     op = random.choice(["=", "=", "<=>"])
     return random.choice(

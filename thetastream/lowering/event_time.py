@@ -18,6 +18,7 @@ from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import find_references
 from thetastream.conditions.phrases import find_difference_operands
 from thetastream.core.spark_types import DATETIME
+from thetastream.lowering.domains import write_cast
 from thetastream.lowering.query import Resolver, Stream
 
 DAY_US = 86_400_000_000
@@ -46,9 +47,11 @@ def write_elapsed_time(phrase: Phrase, aliases: Sequence[str], resolver: Resolve
         found = next(_find_differences(phrase, aliases, resolver), None)
         if found is None:
             break
-        before, after = found
+        (before, _), (after, _) = found
         start, end = before.tokens[0].start, after.tokens[-1].end
-        written = f"({_MICROSECOND} * (unix_micros({before.text}) - unix_micros({after.text})))"
+        # unix_micros reads a TIMESTAMP_NTZ as if it were in UTC.
+        micros = [f"unix_micros({write_cast(phrase.text, type_, 'timestamp')})" for phrase, type_ in found]
+        written = f"({_MICROSECOND} * ({micros[0]} - {micros[1]}))"
         base = phrase.tokens[0].start
         text = phrase.text
         phrase = parse(text[: start - base] + written + text[end - base :])
@@ -57,14 +60,15 @@ def write_elapsed_time(phrase: Phrase, aliases: Sequence[str], resolver: Resolve
 
 def _find_differences(
     phrase: Phrase, aliases: Sequence[str], resolver: Resolver
-) -> Iterator[tuple[Phrase, Phrase]]:
+) -> Iterator[tuple[tuple[Phrase, str], tuple[Phrase, str]]]:
+    """Yield both operands of each difference of instants, and their types."""
     for before, after in find_difference_operands(phrase):
         owners = [find_references(operand, aliases) for operand in (before, after)]
         if not all(owners) or len({*owners[0], *owners[1]}) < 2:
             continue
         types = [
-            resolver.type_of(operand.text, owner)
+            resolver.type_of(operand.text, owner) or ""
             for operand, owner in zip((before, after), owners, strict=True)
         ]
         if "timestamp" in types and all(type_ in DATETIME for type_ in types):
-            yield before, after
+            yield (before, types[0]), (after, types[1])
