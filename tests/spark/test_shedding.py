@@ -13,6 +13,7 @@ from tests.support.streams import replay
 from thetastream.core.columns import HASH
 from thetastream.core.errors import QueryError
 from thetastream.engine.shedding import Shedding
+from thetastream.engine.spreading import Spreader
 from thetastream.spark.dataflow.exchange import select_block_columns
 
 N_EPOCHS, N_TUPLES = 6, 50
@@ -33,7 +34,7 @@ def make_frame(spark, seed):
 
 
 def find_kept(plan, side, frame, shedding, loads):
-    """Find the ids of the kept tuples: the hash of a block decides, and the load before its epoch."""
+    """Find the ids of the kept tuples: the number of a tuple decides, and the load before its epoch."""
     described = plan.join.planned.physical.sides[side]
     blocks = select_block_columns(described, frame)
     (column,) = (carried.block_column for carried in described.carried if carried.field == "id")
@@ -43,7 +44,9 @@ def find_kept(plan, side, frame, shedding, loads):
     for epoch in range(N_EPOCHS):
         (batch,) = tuples.slice(epoch * N_TUPLES, N_TUPLES).to_batches()
         shedder = shedding.open(side, epoch, loads[epoch])
-        kept |= set(shedder.drop(batch)[0]["id"].to_pylist())
+        # A file is one task. The tasks of both streams are numbered together, so the partition is the side.
+        spread = Spreader(epoch, partition=side).spread(batch)
+        kept |= set(shedder.drop(spread)[0]["id"].to_pylist())
     return kept
 
 
