@@ -46,7 +46,7 @@ from thetastream.service.bodies import (
     describe_store,
     write_message,
 )
-from thetastream.service.events import Feed, SubscriberLimits, Subscription
+from thetastream.service.events import Feed, SubscriberLimits, Subscription, produce_events
 from thetastream.service.guard import Guard, refuse_token
 from thetastream.service.limits import Limits
 from thetastream.service.questions import Questions
@@ -219,7 +219,8 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         except BaseException:
             give_back()
             raise
-        return Subscription(store, feed, seen, first, sql, client, questions, give_back)
+        events = produce_events(store, feed, seen, first, sql, client, questions)
+        return Subscription(events, give_back)
 
 
 def _read_event_id(text: str) -> int:

@@ -182,19 +182,8 @@ class Feed:
 class Subscription(StreamingResponse):
     """The answer to one subscriber. It gives its seat back when the connection ends, also after an error."""
 
-    def __init__(
-        self,
-        store: Store,
-        feed: Feed,
-        seen: int | None,
-        first: list[Snapshot],
-        sql: str | None,
-        client: str,
-        questions: Questions,
-        give_back: Callable[[], None],
-    ) -> None:
+    def __init__(self, events: AsyncIterator[bytes], give_back: Callable[[], None]) -> None:
         self._give_back = give_back
-        events = _produce(store, feed, seen, first, sql, client, questions)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
 
@@ -206,7 +195,7 @@ class Subscription(StreamingResponse):
             self._give_back()
 
 
-async def _produce(
+async def produce_events(
     store: Store,
     feed: Feed,
     seen: int | None,
@@ -215,6 +204,7 @@ async def _produce(
     client: str,
     questions: Questions,
 ) -> AsyncIterator[bytes]:
+    """Yield the events of the snapshots after ``seen``. ``first`` are those that exist already."""
     found, last = first, None
     try:
         while True:
