@@ -30,7 +30,7 @@ from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.files import ControlFolder
 from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
 from thetastream.runtime.emit import COUNTERS, BlockEmitter
-from thetastream.runtime.epoch import UnitEpoch
+from thetastream.runtime.epoch import Coordination, UnitEpoch
 from thetastream.runtime.flow import RunContext
 from thetastream.runtime.inbox_rows import COLUMNS
 from thetastream.runtime.routing_step import make_routing_step
@@ -222,8 +222,7 @@ class SparkEpochs:
                 self.fitted,
                 stream,
                 True,
-                self.shed,
-                self.access,
+                Coordination(self.shed, self.access),
                 spreads_equal=True,
                 read_task=read_task,
             )
@@ -265,7 +264,9 @@ class SparkEpochs:
         emitter = BlockEmitter(pa.schema([*fields, pa.field(COUNTERS, pa.string())]))
         box, cache = (str(self.folder / name) for name in ("box", "cache"))
         run = RunContext(mailbox=box, cache_folder=cache)
-        unit = UnitEpoch(self.fitted, QUERY, emitter, run, read_task, shed=self.shed, control=self.access)
+        unit = UnitEpoch(
+            self.fitted, QUERY, emitter, run, read_task, coordination=Coordination(self.shed, self.access)
+        )
         timers = _Timers(self.state["timers"][key], watermark_ms, self.began_ms)
         value, parts = _Value(self.state["value"], key), _Parts(self.state["parts"][key])
         frames = None if rows is None else iter([rows])

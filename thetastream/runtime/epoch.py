@@ -48,6 +48,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Coordination:
+    """What routers and units of a query agree on while it runs; it is pickled and sent to the workers."""
+
+    shed: ShedLoads | None = None
+    """The load shedder; None if no tuples are dropped."""
+    control: ControlAccess | None = None
+    """The control of the join; None if its units do not change."""
+    early: EarlyWatermark | None = None
+    """The watermark before 1970; None if no tuple waits for it."""
+
+
+NO_COORDINATION = Coordination()
+
+
+@dataclass(frozen=True)
 class UnitEpoch:
     """All that a Spark worker needs to run an epoch of a unit; it is pickled and sent to the workers."""
 
@@ -60,14 +75,9 @@ class UnitEpoch:
     """Reads the facts of the Spark task in which the unit runs."""
     late: LateFiles | None = None
     """Where late tuples are kept; None if they are not."""
-    shed: ShedLoads | None = None
-    """The load shedder; None if no tuples are dropped."""
     delays_us: Mapping[str, int] = field(default_factory=dict)
     """The delay of the watermark of each stream that has one, by alias."""
-    control: ControlAccess | None = None
-    """The control of the join; None if its units do not change."""
-    early: EarlyWatermark | None = None
-    """The watermark before 1970; None if no tuple waits for it."""
+    coordination: Coordination = NO_COORDINATION
 
     def run(
         self,
@@ -121,8 +131,9 @@ class UnitEpoch:
         event = None if told.notice is None else told.notice.event
         # 2. Run the engine.
         member, state = _follow(spec, told.notice, before, clock)
-        if self.control is not None:
-            plan = self.control.find_plan(task) if spec.has_messages else None
+        control = self.coordination.control
+        if control is not None:
+            plan = control.find_plan(task) if spec.has_messages else None
             inbox.peers = _find_peers(spec, plan, member, slot, told.notice)
         root = choose_cache_root(self.run_context.cache_folder)
         sweep(root)
@@ -158,8 +169,8 @@ class UnitEpoch:
             if spec.has_event_time:
                 _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         drained = member.find_drained(clock.epoch, clock.watermark_us, engine.counters.is_empty)
-        if self.control is not None and drained is not None:
-            self.control.mark_drained(task, slot, drained, member.arrived)
+        if control is not None and drained is not None:
+            control.mark_drained(task, slot, drained, member.arrived)
         engine.counters.tell_delays(self.delays_us)
         yield self.emitter.frame_counters(slot, engine.counters)
 
@@ -176,7 +187,7 @@ class UnitEpoch:
             has_rows=has_rows,
             has_messages=spec.has_messages,
         )
-        if self.control is not None and spec.has_messages and number != task.epoch:
+        if self.coordination.control is not None and spec.has_messages and number != task.epoch:
             # Units that join would number their epochs otherwise.
             raise StateError(
                 "EPOCH_UNKNOWN",
@@ -188,20 +199,22 @@ class UnitEpoch:
 
     def _find_latest(self, before: LastEpoch, told: ControlRows, clock: Clock) -> Latest:
         """Return the latest event times that routers have found, if Spark has no watermark yet."""
-        if self.early is None or clock.watermark_us is not None:
+        early = self.coordination.early
+        if early is None or clock.watermark_us is not None:
             return ()
-        now = [told.latest_us.get(stream) for stream in range(len(self.early.columns))]
+        now = [told.latest_us.get(stream) for stream in range(len(early.columns))]
         return merge_latest(before.latest_us, now)
 
     def _begin_early(self, before: LastEpoch, latest_us: Latest, clock: Clock) -> Clock:
         """Return the clock with watermarks before 1970, where Spark has none."""
-        if self.early is None:
+        early = self.coordination.early
+        if early is None:
             return clock
         late_us, watermark_us = clock.late_us, clock.watermark_us
         if late_us is None and before.latest_us:
-            late_us = self.early.compute(before.latest_us)
+            late_us = early.compute(before.latest_us)
         if watermark_us is None and latest_us:
-            watermark_us = self.early.compute(latest_us)
+            watermark_us = early.compute(latest_us)
         return clock._replace(late_us=late_us, watermark_us=watermark_us)
 
     def _report(
@@ -214,8 +227,9 @@ class UnitEpoch:
         if idle is not None:
             name = digest(self.identity)
             idle.write(task.query, name, slot, clock.watermark_us, counters.streams)
-        if self.shed is not None:
-            self._publish_load(self.shed, task, slot, counters, inbox, timers)
+        shed = self.coordination.shed
+        if shed is not None:
+            self._publish_load(shed, task, slot, counters, inbox, timers)
 
     def _publish_load(
         self, shed: ShedLoads, task: TaskFacts, slot: int, counters: Counters, inbox: Inbox, timers: Any

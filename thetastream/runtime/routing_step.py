@@ -35,16 +35,13 @@ from thetastream.core.columns import (
     UNIT,
 )
 from thetastream.core.sides import Role
-from thetastream.engine.clock import EarlyWatermark
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
 from thetastream.engine.spreading import Spreader
 from thetastream.models.base import Route
 from thetastream.runtime.choice import FittedSpec
-from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.plan import ControlPlan, Generation
-from thetastream.runtime.epoch import freeze_objects
-from thetastream.runtime.shed_loads import ShedLoads
+from thetastream.runtime.epoch import Coordination, freeze_objects
 from thetastream.runtime.task_facts import ReadTask
 
 Batches = Iterator[pa.RecordBatch]
@@ -54,9 +51,7 @@ def make_routing_step(
     fitted: FittedSpec,
     stream: int,
     is_streaming: bool,
-    shed: ShedLoads | None,
-    control: ControlAccess | None,
-    early: EarlyWatermark | None = None,
+    coordination: Coordination,
     *,
     spreads_equal: bool = False,
     read_task: ReadTask,
@@ -65,6 +60,7 @@ def make_routing_step(
 
     ``spreads_equal`` says whether tuples of equal hashes are equal, so that they may go to several units.
     """
+    shed, control, early = coordination.shed, coordination.control, coordination.early
     is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
 
     def to_rows(batches: Batches) -> Batches:

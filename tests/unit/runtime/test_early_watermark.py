@@ -32,6 +32,7 @@ from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import IndexSpec, Scan
 from thetastream.models import Biclique, Split
 from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.epoch import Coordination
 from thetastream.runtime.inbox_rows import COLUMNS, take_in
 from thetastream.runtime.routing_step import make_routing_step
 from thetastream.runtime.state.manifest import LastEpoch, Manifest, decode
@@ -46,9 +47,7 @@ def test_every_unit_hears_of_the_latest_time_of_every_router() -> None:
         FittedSpec(TwoStreamSpec(UNIT, Biclique(2))),
         1,
         is_streaming=True,
-        shed=None,
-        control=None,
-        early=early,
+        coordination=Coordination(early=early),
         read_task=TaskFacts,
     )
     to_rows = cloudpickle.loads(cloudpickle.dumps(step))

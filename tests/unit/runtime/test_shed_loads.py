@@ -19,6 +19,7 @@ from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique
 from thetastream.runtime.choice import FittedSpec, find_unit_keys
+from thetastream.runtime.epoch import Coordination
 from thetastream.runtime.flow import Choice, Fitted
 from thetastream.runtime.inbox_rows import COLUMNS, take_in
 from thetastream.runtime.routing_step import make_routing_step
@@ -68,7 +69,7 @@ def route(tmp_path, epoch, shed=None, model=Biclique(2)):  # noqa: B008
     shed = None if shed is None else ShedLoads(Shedding(shed, CONDITION.sides), str(tmp_path), "j")
     fitted = FittedSpec(TwoStreamSpec(UNIT, model))
     to_rows = cloudpickle.loads(
-        cloudpickle.dumps(make_routing_step(fitted, 1, False, shed, None, read_task=lambda: task))
+        cloudpickle.dumps(make_routing_step(fitted, 1, False, Coordination(shed), read_task=lambda: task))
     )
     batches = [make_batch(np.arange(n, n + 1000), np.arange(1000) * 1000) for n in (0, 1000)]
     inboxes = {key: Inbox() for key in find_unit_keys(model.n_units)}

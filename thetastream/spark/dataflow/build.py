@@ -28,7 +28,7 @@ from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
 from thetastream.runtime.emit import BlockEmitter, Emitter, FrameEmitter
-from thetastream.runtime.epoch import UnitEpoch
+from thetastream.runtime.epoch import Coordination, UnitEpoch
 from thetastream.runtime.flow import Flow, RunContext, Staging, UnitStage
 from thetastream.runtime.late_files import LateColumn, LateFiles
 from thetastream.runtime.shed_loads import ShedLoads
@@ -105,13 +105,9 @@ def _stream(
     register_source(spark, ParquetSink)
     # 1. Bring tuples and messages to the units.
     fitted = FittedSpec(spec, stage.choice, 0 if rules is None else rules.max_units)
-    access = None if rules is None else ControlAccess(run.mailbox, digest(query))
     source = _read_source(spark, fitted, query, run.mailbox, rules)
-    shed = None
-    if run.shed is not None:
-        shed = ShedLoads(Shedding(run.shed, tuple(flow.keys)), run.mailbox, digest(query))
-    early = None if rules is not None else _find_early_watermark(flow, streams)
-    rows = build_exchange(fitted, flow.sides, streams, source, shed, access, early)
+    coordination = _coordinate(flow, streams, run, digest(query))
+    rows = build_exchange(fitted, flow.sides, streams, source, coordination)
     # 2. Run the units.
     delays_us = {
         side.alias: int(field.metadata[MARK]) * 1000
@@ -129,10 +125,8 @@ def _stream(
             run,
             read_task,
             late=late,
-            shed=shed,
             delays_us=delays_us,
-            control=access,
-            early=early,
+            coordination=coordination,
         )
 
     # 3. Report the counters.
@@ -159,6 +153,16 @@ def _tell_columns(stage: UnitStage, columns: StructType, spark: SparkSession) ->
         return stage
     zone = spark.conf.get("spark.sql.session.timeZone")
     return stage.with_change(partial(tell_columns, to_arrow_schema(columns, timezone=zone)))
+
+
+def _coordinate(flow: Flow, streams: Sequence[DataFrame], run: RunContext, join: str) -> Coordination:
+    """Find what the routers and the units of a join agree on; ``join`` is its digest."""
+    shed = None
+    if run.shed is not None:
+        shed = ShedLoads(Shedding(run.shed, tuple(flow.keys)), run.mailbox, join)
+    if flow.rules is not None:
+        return Coordination(shed, ControlAccess(run.mailbox, join))
+    return Coordination(shed, early=_find_early_watermark(flow, streams))
 
 
 def _find_early_watermark(flow: Flow, streams: Sequence[DataFrame]) -> EarlyWatermark | None:

@@ -14,15 +14,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.core.columns import HASH
-from thetastream.engine.clock import EarlyWatermark
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.statistics import MOST_CHOSEN
 from thetastream.runtime.choice import FittedSpec, find_unit_keys
-from thetastream.runtime.control.access import ControlAccess
+from thetastream.runtime.epoch import NO_COORDINATION, Coordination
 from thetastream.runtime.routing_step import make_routing_step
-from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.sources.identity import SCHEMA
 from thetastream.spark.task_properties import read_task
@@ -38,9 +36,7 @@ def build_exchange(
     sides: Sequence[SidePlan],
     streams: Sequence[DataFrame],
     messages: DataFrame | None,
-    shed: ShedLoads | None = None,
-    control: ControlAccess | None = None,
-    early: EarlyWatermark | None = None,
+    coordination: Coordination = NO_COORDINATION,
 ) -> DataFrame:
     """Build the rows of the exchange, with the columns unit, kind, stream, origin, header, block.
 
@@ -54,15 +50,11 @@ def build_exchange(
         The inputs, all streaming or all batch.
     messages : DataFrame, optional
         For streams, the mailbox, or a source without rows for an engine whose units send no messages.
-    shed : ShedLoads, optional
-        The load shedder.
-    control : ControlAccess, optional
-        Where routers find the plan of an epoch, if the units of the query may change.
-    early : EarlyWatermark, optional
-        The watermark before 1970, if the units compute it.
+    coordination : Coordination, optional
+        What routers and units agree on while the query runs.
     """
     parts = [
-        _route_stream(fitted, number, plan, stream, shed, control, early)
+        _route_stream(fitted, number, plan, stream, coordination)
         for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
     ]
     if messages is not None:
@@ -86,21 +78,20 @@ def _route_stream(
     number: int,
     plan: SidePlan,
     stream: DataFrame,
-    shed: ShedLoads | None,
-    control: ControlAccess | None,
-    early: EarlyWatermark | None,
+    coordination: Coordination,
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     flat = select_block_columns(plan, stream)
     spreads_equal = False
-    if reads_hashes(fitted.planned.router.model) or shed is not None or control is not None:
+    may_drop_or_change = coordination.shed is not None or coordination.control is not None
+    if may_drop_or_change or reads_hashes(fitted.planned.router.model):
         types = {field.name: field.dataType.simpleString() for field in flat.schema}
         hashed = [name for name, text in types.items() if not any(word in text for word in _UNHASHED)]
         # Tuples that differ must not share a hash by their types, or an order would decide who goes where.
         spreads_equal = len(hashed) == len(types) and not any(_COLLATED in text for text in types.values())
         hashes = F.xxhash64(*map(F.col, hashed)) if hashed else F.lit(0).cast("bigint")
         flat = flat.select("*", hashes.alias(HASH))
-    return route_rows(fitted, number, flat, plan.alias, shed, control, early, spreads_equal)
+    return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)
 
 
 def route_rows(
@@ -108,9 +99,7 @@ def route_rows(
     number: int,
     flat: DataFrame,
     alias: str,
-    shed: ShedLoads | None = None,
-    control: ControlAccess | None = None,
-    early: EarlyWatermark | None = None,
+    coordination: Coordination = NO_COORDINATION,
     spreads_equal: bool = False,
 ) -> DataFrame:
     """Route block columns as the tuples of the stream ``number``; the result has one row per block."""
@@ -118,9 +107,7 @@ def route_rows(
         fitted,
         number,
         flat.isStreaming,
-        shed,
-        control,
-        early,
+        coordination,
         spreads_equal=spreads_equal,
         read_task=read_task,
     )
