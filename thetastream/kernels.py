@@ -4,6 +4,9 @@
     order_inside    orders rows inside the buckets that a first sort has made
     walk            emits each stored tuple inside the box of a probe
     count_equal     counts equal keys in a hash table, which ``refill`` moves into a larger one
+    measure_pairs   computes the similarity of vectors as Spark 4.3 does: sums in double precision, of eight
+                    products at a time, and a result in single precision
+    select          finds the pairs of a tile of products that satisfy a linear form
 
 Every index shape is a case of ``walk``: scan has one bucket and no suffix, sorted has one bucket with a
 suffix, hash has a bucket per key, hash_sorted has a bucket per key with a suffix, grid has equal-depth cells
@@ -16,6 +19,7 @@ and so on up to one zone. So a walk passes rows that another conjunct excludes i
 augmented interval tree does (cgranges: Li and Rong, Bioinformatics 2021).
 """
 
+import math
 from collections.abc import Callable
 from typing import TypeVar, cast
 
@@ -24,12 +28,18 @@ import numpy as np
 import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
+Singles = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 F = TypeVar("F", bound=Callable[..., object])
 
 LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 BLOCK_BITS = 3
 BLOCK = 1 << BLOCK_BITS
 """The number of rows of a block, and of zones of a zone."""
+COSINE, PRODUCT, DISTANCE = 0, 1, 2
+GROUP = 8
+"""The number of products of floats that Spark adds to a sum at a time."""
 
 
 def jit(function: F) -> F:
@@ -299,3 +309,102 @@ def is_excluded(
         if zones[zone, least] > hi[p, j] or zones[zone, least + 1] < lo[p, j]:
             return True
     return False
+
+
+@jit
+def add_products(x: Singles, i: int, y: Singles, j: int, size: int) -> float:
+    """Sum the products of ``size`` floats that begin at ``x[i]`` and at ``y[j]``."""
+    total = 0.0
+    whole = size - size % GROUP
+    for k in range(0, whole, GROUP):
+        group = np.float64(x[i + k]) * np.float64(y[j + k])
+        for e in range(k + 1, k + GROUP):
+            group += np.float64(x[i + e]) * np.float64(y[j + e])
+        total += group
+    for k in range(whole, size):
+        total += np.float64(x[i + k]) * np.float64(y[j + k])
+    return total
+
+
+@jit
+def add_squares(x: Singles, i: int, y: Singles, j: int, size: int) -> float:
+    """Sum the squared differences of ``size`` floats that begin at ``x[i]`` and at ``y[j]``."""
+    total = 0.0
+    whole = size - size % GROUP
+    for k in range(0, whole, GROUP):
+        difference = np.float64(x[i + k]) - np.float64(y[j + k])
+        group = difference * difference
+        for e in range(k + 1, k + GROUP):
+            difference = np.float64(x[i + e]) - np.float64(y[j + e])
+            group += difference * difference
+        total += group
+    for k in range(whole, size):
+        difference = np.float64(x[i + k]) - np.float64(y[j + k])
+        total += difference * difference
+    return total
+
+
+@jit
+def measure_pairs(
+    kind: int,
+    x: Singles,
+    x_starts: Int64s,
+    y: Singles,
+    y_starts: Int64s,
+    sizes: Int64s,
+    values: Floats,
+    is_null: Bools,
+) -> None:
+    """Write the value of each pair that is not NULL, and whether it is NULL.
+
+    Vector p of ``x`` begins at ``x_starts[p]`` and has ``sizes[p]`` floats, as vector p of ``y`` has.
+    """
+    for p in range(len(sizes)):
+        if is_null[p]:
+            continue
+        i, j, size = x_starts[p], y_starts[p], sizes[p]
+        if kind == DISTANCE:
+            values[p] = np.float32(math.sqrt(add_squares(x, i, y, j, size)))
+            continue
+        product = add_products(x, i, y, j, size)
+        if kind == PRODUCT:
+            values[p] = np.float32(product)
+            continue
+        length = math.sqrt(add_products(x, i, x, i, size) * add_products(y, j, y, j, size))
+        if length == 0.0:
+            is_null[p] = True
+        else:
+            values[p] = np.float32(product / length)
+
+
+@jit
+def select(
+    tile: Singles,
+    added: Singles,
+    bound: Singles,
+    is_above: bool,
+    cursor: Int64s,
+    out_row: Int64s,
+    out_column: Int64s,
+) -> int:
+    """Write the places (p, s) where tile[p, s] + added[s] >= bound[p], or <=; return their number.
+
+    The search begins at ``cursor``, a row and a column. It is done if fewer places are returned than the
+    buffers hold; otherwise call the function again.
+    """
+    n = 0
+    column = cursor[1]
+    for p in range(cursor[0], len(tile)):
+        edge = bound[p]
+        for s in range(column, tile.shape[1]):
+            value = tile[p, s] + added[s]
+            if value >= edge if is_above else value <= edge:
+                if n == len(out_row):
+                    cursor[0], cursor[1] = p, s
+                    return n
+                out_row[n] = p
+                out_column[n] = s
+                n += 1
+        column = 0
+    cursor[0] = len(tile)
+    return n

@@ -89,7 +89,8 @@ def test_a_registered_shape_is_planned_explained_and_run(
     with pytest.raises(th.QueryError, match="index 'striped' needs an equality that can be cut"):
         th.plan({"a": a, "b": b}, on="a.v < b.v", within=WITHIN, index="striped")
     with pytest.raises(
-        th.QueryError, match="one of scan, sorted, intervals, hash, hash_sorted, grid, striped"
+        th.QueryError,
+        match="one of scan, sorted, intervals, hash, hash_sorted, grid, tiles, hash_tiles, striped",
     ):
         th.plan({"a": a, "b": b}, on=ON, within=WITHIN, index="spotted")
     # 2. Batch and stream run in workers that have not seen the registry.

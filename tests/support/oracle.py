@@ -5,14 +5,18 @@ compared as in Spark SQL: NULL never joins, NaN equals NaN, and NaN is the large
 """
 
 import math
+import operator
+import struct
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from thetastream.core.condition import Bound, Condition, Dimension
+from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
 
 Row = Mapping[str, Any]
+COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def rank(value: Any) -> tuple[int, Any]:
@@ -35,8 +39,31 @@ def holds(condition: Condition, left: Row, right: Row) -> bool:
         a, b = value(Side.LEFT, equality.left), value(Side.RIGHT, equality.right)
         if a is None or b is None or rank(a) != rank(b):
             return False
+    for pair in condition.measured:
+        if not _is_within(pair.limit, left[pair.columns[0]], right[pair.columns[1]]):
+            return False
     dimensions = [*condition.dimensions, *([condition.window] if condition.window else [])]
     return all(_inside(condition, dimension, value) for dimension in dimensions)
+
+
+def _is_within(limit: MeasureLimit, left: Sequence[float] | None, right: Sequence[float] | None) -> bool:
+    """Whether a measure of two vectors of small integers is within its limit."""
+    if left is None or right is None:
+        return False
+    product, *squares = (
+        sum(map(math.prod, zip(x, y, strict=True))) for x, y in ((left, right), (left, left), (right, right))
+    )
+    length = math.sqrt(math.prod(squares))
+    if limit.measure.name == "vector_l2_distance":
+        value = math.dist(left, right)
+    elif limit.measure.name == "vector_inner_product":
+        value = product
+    elif length == 0:
+        return False
+    else:
+        value = product / length
+    single = struct.unpack("f", struct.pack("f", value))[0]
+    return bool(COMPARE[limit.op](single, limit.limit))
 
 
 def _inside(condition: Condition, dimension: Dimension, value: Callable[[Side, int], Any]) -> bool:

@@ -20,11 +20,14 @@ from thetastream.core.condition import (
     Domain,
     Equality,
     Key,
+    MeasuredPair,
     SideSpec,
 )
+from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import Indexable, IndexSpec
+from thetastream.index.measures import REGISTRY as MEASURES
 
 INTS = st.one_of(st.integers(-6, 6), st.sampled_from([-(2**63), 2**63 - 1, 2**53 + 1]))
 FLOATS = st.one_of(
@@ -61,6 +64,7 @@ class Case:
         spec = self.condition.sides[side]
         fields: list[pa.Field[Any]] = [pa.field("id", pa.int64()), pa.field("t", pa.int64())]
         fields += [pa.field(key.column, TYPES[key.domain]) for key in spec.keys]
+        fields += [pa.field(pair.columns[side], pa.list_(pa.float32())) for pair in self.condition.measured]
         batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
         for name, column in (more or {}).items():
             batch = batch.append_column(name, column)
@@ -155,13 +159,28 @@ def conditions(draw: st.DrawFn, keys: tuple[Key, ...] | None = None) -> Conditio
     return Condition((sides[0], sides[1]), tuple(equalities), tuple(dimensions), window)
 
 
+@st.composite
+def measure_vectors(draw: st.DrawFn, condition: Condition) -> Condition:
+    """Add a measure of the vectors in a column ``v`` of both sides to a condition."""
+    measure = draw(st.sampled_from(list(MEASURES.values())))
+    limit = MeasureLimit(measure, draw(st.sampled_from(["<", "<=", ">", ">="])), draw(st.integers(-4, 8)) / 4)
+    pair = MeasuredPair(("v", "v"), limit)
+    left, right = (replace(side, columns=(*side.columns, "v")) for side in condition.sides)
+    return replace(condition, sides=(left, right), measured=(pair,), predicates=(pair.check,))
+
+
+VECTORS = st.one_of(st.none(), st.lists(st.integers(-2, 2).map(float), min_size=3, max_size=3))
+
+
 def index_specs(condition: Condition) -> st.SearchStrategy[IndexSpec]:
     """Draw an index of any registered shape that evaluates some part of the condition."""
     offer = Indexable.of(condition)
 
     def specs(ranges: list[int]) -> list[IndexSpec]:
         # All ranges count as bands and are permuted, so that each shape is tried over each of them.
-        drawn = Indexable(offer.equalities, tuple(ranges), tuple(ranges), (), (), offer.overlaps)
+        drawn = Indexable(
+            offer.equalities, tuple(ranges), tuple(ranges), (), (), offer.overlaps, offer.measured
+        )
         fits = [(shape, shape.fit(drawn, is_asked=True)) for shape in SHAPES.values()]
         return [IndexSpec(shape, fit.equalities, fit.dimensions) for shape, fit in fits if fit is not None]
 
@@ -173,6 +192,8 @@ def index_specs(condition: Condition) -> st.SearchStrategy[IndexSpec]:
 def cases(draw: st.DrawFn) -> Case:
     """Draw a whole run: watermarks only rise, and tuples are early, late and out of order."""
     condition = draw(conditions())
+    if draw(st.booleans()):
+        condition = draw(measure_vectors(condition))
     identity = iter(range(10_000))
 
     def rows(side: Side) -> list[dict[str, Any]]:
@@ -181,6 +202,7 @@ def cases(draw: st.DrawFn) -> Case:
                 "id": next(identity),
                 "t": draw(st.integers(-5, 40)),
                 **{key.column: draw(values(key)) for key in condition.sides[side].keys},
+                **{pair.columns[side]: draw(VECTORS) for pair in condition.measured},
             }
             for _ in range(draw(st.integers(0, 6)))
         ]

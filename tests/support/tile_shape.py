@@ -33,7 +33,7 @@ SIDE = 5
 class Tiles(Shape):
     """Every stored tuple is a candidate, one tile at a time."""
 
-    name = "tiles"
+    name = "outside_tiles"
     strength = 60
     needs = "a comparison"
     cost = ProbeCost("n comparisons in tiles", looks_at_all=True)

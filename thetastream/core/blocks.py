@@ -2,14 +2,14 @@
 
 A block is an Arrow record batch (ESJ calls it TUPLE_BLK). ``thetastream.core.columns`` lists its columns.
 
-``RowBytes`` has the bytes of each row of a batch, so that pieces of results stay small although rows are
+``RowFacts`` has the bytes of each row of a batch, so that pieces of results stay small although rows are
 wide.
 """
 
 import struct
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from thetastream.core.errors import StateError
 from thetastream.core.keys import Int64s
+from thetastream.core.measure import PairMeasure
 
 ROWS_PER_BLOCK = 1 << 17
 BYTES_PER_BLOCK = 1 << 24
@@ -132,8 +133,8 @@ def unpack(data: bytes | pa.Buffer) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-class RowBytes:
-    """The bytes of the rows of a batch.
+class RowFacts:
+    """What is computed from the rows of a batch when it is first needed: their bytes, and arrays of measures.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ class RowBytes:
 
     Examples
     --------
-    >>> rows = RowBytes(pa.RecordBatch.from_pydict({"id": [1, 2, 3], "text": ["a", None, "long text"]}))
+    >>> rows = RowFacts(pa.RecordBatch.from_pydict({"id": [1, 2, 3], "text": ["a", None, "long text"]}))
     >>> rows.each.tolist(), rows.widest
     ([13, 12, 21], 21)
     """
@@ -151,6 +152,7 @@ class RowBytes:
     def __init__(self, batch: pa.RecordBatch, widest: int | None = None) -> None:
         self._batch = batch
         self._widest = widest
+        self._derived: dict[tuple[PairMeasure, str], Any] = {}
 
     @property
     def mean(self) -> float:
@@ -172,6 +174,12 @@ class RowBytes:
         for column in self._batch.columns:
             total += measure_values(column)
         return total
+
+    def derive(self, measure: PairMeasure, column: str) -> Any:
+        """Return what ``PairMeasure.derive`` computes from a column."""
+        if (measure, column) not in self._derived:
+            self._derived[measure, column] = measure.derive(self._batch.column(column))
+        return self._derived[measure, column]
 
 
 def measure_values(column: pa.Array) -> Int64s:

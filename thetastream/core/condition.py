@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
 
 TIME = -1
@@ -145,6 +146,24 @@ class PythonPredicate:
 
 
 @dataclass(frozen=True)
+class MeasuredPair:
+    """A measure of a left and a right block column that is compared with a constant."""
+
+    columns: tuple[str, str]
+    limit: MeasureLimit
+    text: str = ""
+
+    @property
+    def check(self) -> PythonPredicate:
+        """The comparison as a predicate, which decides the candidates of an index."""
+        left, right = self.columns
+        # A dot would end the name of a module.
+        name = f"{left} {right} {self.limit}".replace(".", "_")
+        columns = ((VALUE, left),), ((VALUE, right),)
+        return PythonPredicate(name, self.limit, ("left", "right"), columns, is_encoded=True)
+
+
+@dataclass(frozen=True)
 class SideSpec:
     """The columns and keys of the blocks of one side."""
 
@@ -181,6 +200,8 @@ class Condition:
     same: tuple[tuple[str, str], ...] = ()
     """Pairs of payload columns (left, right) whose values must be the same bytes. The index compares their
     hashes only."""
+    measured: tuple[MeasuredPair, ...] = ()
+    """Measures that an index can use. ``predicates`` decides them."""
 
 
 def compute_lifetime_us(window: Dimension | None, side: Side) -> int | None:

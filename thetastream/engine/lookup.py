@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import RowBytes
+from thetastream.core.blocks import RowFacts
 from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.how import How, Ranking, select_nearest
 from thetastream.core.keys import Int64s
@@ -75,7 +75,7 @@ class Lookup:
         condition, residual = self.plan.condition, Residual(self.plan.condition)
         keys = encode_key_rows(self.side, condition, probing)
         has_one = not self.how.has_pairs and residual.is_empty
-        candidates = probe_segments(runs.segments, runs.store, self.plan, keys, RowBytes(probing), has_one)
+        candidates = probe_segments(runs.segments, runs.store, self.plan, keys, RowFacts(probing), has_one)
         for found, partner, stored, _ in candidates:
             found, stored = residual.keep(self.side, probing, found, partner, stored)
             if len(found):

@@ -24,6 +24,7 @@ from thetastream.index.hash import Hash, HashSorted
 from thetastream.index.intervals import Intervals
 from thetastream.index.scan import Scan
 from thetastream.index.sorted import Sorted
+from thetastream.index.tiles import HashTiles, Tiles
 
 REGISTRY: dict[str, Shape] = {
     shape.name: shape
@@ -34,6 +35,8 @@ REGISTRY: dict[str, Shape] = {
         Hash(),
         HashSorted(),
         Grid(),
+        Tiles(),
+        HashTiles(),
     )
 }
 
@@ -44,6 +47,7 @@ __all__ = [
     "Grid",
     "Hash",
     "HashSorted",
+    "HashTiles",
     "IndexSpec",
     "Indexable",
     "Intervals",
@@ -57,4 +61,5 @@ __all__ = [
     "Sorted",
     "Span",
     "StoredRows",
+    "Tiles",
 ]

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from thetastream.core.condition import TIME, Condition
 from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
 from thetastream.index.zones import find_levels
 
@@ -78,6 +79,8 @@ class Indexable(NamedTuple):
     overlaps: tuple[tuple[int, int], ...] = ()
     """Pairs of one-sided dimensions, of which one bounds stored tuples from above and the other one from
     below, over different keys of one domain: the overlap of intervals."""
+    measured: tuple[int, ...] = ()
+    """Measures that are compared with a constant."""
 
     @classmethod
     def of(cls, condition: Condition) -> "Indexable":
@@ -92,6 +95,7 @@ class Indexable(NamedTuple):
             window=window,
             window_bands=window if condition.window is not None and condition.window.is_two_sided else (),
             overlaps=tuple(_find_overlaps(condition)),
+            measured=tuple(range(len(condition.measured))),
         )
 
 
@@ -150,6 +154,8 @@ class LayoutRules:
     has_one_bucket: bool = False
     """Whether all rows lie in one bucket. If so, a run that spans many windows is cut into buckets by event
     time (``thetastream.engine.store.run``), and probes that do not know the window visit all of them."""
+    uses_measures: bool = False
+    """Whether the shape uses the first measure of the condition, ``Search.measured``."""
     bucket_shape: "Shape | None" = None
     """The shape with which a hop reads runs of this shape if its condition has the equalities of the index
     but not its ranges. None if such a hop must scan the runs."""
@@ -183,6 +189,18 @@ class StoredRows(Protocol):
         """Their zones, as ``thetastream.index.zones`` builds them."""
 
 
+class MeasuredSearch(NamedTuple):
+    """A measure of probes and stored rows that is compared with a constant."""
+
+    limit: MeasureLimit
+    probes: Any
+    """What ``PairMeasure.derive`` returned for the probes."""
+    places: Int64s
+    """For each probe, its row in ``probes``."""
+    stored: Any
+    """What ``PairMeasure.derive`` returned for the stored rows."""
+
+
 class Search(NamedTuple):
     """What n probes look for in one run. Each ``Span`` has one interval per probe."""
 
@@ -198,6 +216,8 @@ class Search(NamedTuple):
     other if the rows of a bucket are ordered."""
     most: int = HIGHEST
     """The number of partners that are enough for a probe. A shape may return more of them."""
+    measured: MeasuredSearch | None = None
+    """The measure for shapes that use one."""
 
     @property
     def n_probes(self) -> int:
@@ -228,7 +248,7 @@ class Shape(ABC):
     strength: ClassVar[int]
     """The rank of the shape. Of all shapes that fit a condition, the planner chooses the one with the
     greatest strength, because it leaves the fewest candidates. The shapes of this package have 0 (scan), 10
-    (sorted), 15 (intervals), 20 (grid), 30 (hash) and 40 (hash_sorted)."""
+    (sorted), 15 (intervals), 20 (grid), 30 (hash), 35 (tiles), 40 (hash_sorted) and 45 (hash_tiles)."""
     needs: ClassVar[str]
     """What a condition must have so that the shape fits, as in "an equality". Error messages print it."""
     cost: ClassVar[ProbeCost]
@@ -277,7 +297,7 @@ class Shape(ABC):
         """
         from thetastream.kernels import walk  # loads Numba
 
-        buckets, checked, suffix, ranges, most = search
+        buckets, checked, suffix, ranges, most, _ = search
         slo = shi = entry = reach = _NOTHING
         if suffix >= 0:
             slo, shi = np.ascontiguousarray(ranges[-1].low), np.ascontiguousarray(ranges[-1].high)

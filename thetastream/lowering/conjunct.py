@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from thetastream.conditions import Phrase
 from thetastream.core.condition import Domain, ExactBand, ExactOrder
+from thetastream.core.measure import MeasureLimit
 from thetastream.core.spans import spell
 from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver
@@ -64,6 +65,16 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """A measure of a left and a right expression that is compared with a constant."""
+
+    f: Phrase
+    g: Phrase
+    limit: MeasureLimit
+    text: str
+
+
+@dataclass(frozen=True)
 class Note:
     """What a conjunct became and why. Explain shows it."""
 
@@ -77,6 +88,7 @@ class Rewritten:
     """All conjuncts, grouped by what they became."""
 
     keys: tuple[SideKeys, SideKeys]
+    has_measures: bool = True
     filters: tuple[list[Filter], list[Filter]] = field(default_factory=lambda: ([], []))
     equalities: list[tuple[int, int, str]] = field(default_factory=list)
     orderings: list[Ordering] = field(default_factory=list)
@@ -87,6 +99,8 @@ class Rewritten:
     """Pairs of a left and a right block column that must have equal bytes."""
     checks: list[Check] = field(default_factory=list)
     """Comparisons that are evaluated at the units and not as residuals."""
+    measured: list[Measured] = field(default_factory=list)
+    """Comparisons of a measure with a constant."""
     possible_checks: list[Check] = field(default_factory=list)
     """Comparisons of residuals that units could evaluate."""
     replaceable: dict[str, tuple[Check, ...]] = field(default_factory=dict)

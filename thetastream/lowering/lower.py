@@ -24,6 +24,7 @@ from thetastream.core.condition import (
     Domain,
     Equality,
     Key,
+    MeasuredPair,
     PythonPredicate,
     SideSpec,
 )
@@ -32,7 +33,7 @@ from thetastream.core.sides import Side
 from thetastream.core.spans import spell
 from thetastream.index import REGISTRY
 from thetastream.index.base import Indexable, IndexSpec
-from thetastream.lowering.conjunct import Check, Note, Rewritten
+from thetastream.lowering.conjunct import Check, Measured, Note, Rewritten
 from thetastream.lowering.dimensions import build_dimensions, build_window, is_empty
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Filter, PhysicalPlan, SidePlan, compute_lifetimes
@@ -102,6 +103,7 @@ def lower(
         for filters in rewritten.filters:
             filters.append(Filter("false"))
         rewritten.notes.append(Note(window.text, "nothing", "the bounds contradict each other"))
+    measured = tuple(_build_measured(one, rewritten) for one in rewritten.measured)
     condition = Condition(
         sides=(
             build_side_spec(query.streams[0], rewritten.keys[0]),
@@ -112,9 +114,11 @@ def lower(
         window=window,
         predicates=(
             *(_build_check(check, rewritten) for check in rewritten.checks),
+            *(one.check for one in measured),
             *(_build_predicate(predicate, query, resolver) for predicate in query.predicates),
         ),
         same=tuple(rewritten.same),
+        measured=measured,
     )
     if query.counts is None:
         warn_of_unbounded_state(query.streams, compute_lifetimes(window))
@@ -232,6 +236,14 @@ def _build_check(check: Check, rewritten: Rewritten) -> PythonPredicate:
     )
     name = f"{left} {right} {check.comparison}".replace(".", "_")  # a dot would end the name of a module
     return PythonPredicate(name, check.comparison, ("left", "right"), (((VALUE, left),), ((VALUE, right),)))
+
+
+def _build_measured(measured: Measured, rewritten: Rewritten) -> MeasuredPair:
+    left, right = (
+        keys.find_values(phrase)
+        for keys, phrase in zip(rewritten.keys, (measured.f, measured.g), strict=True)
+    )
+    return MeasuredPair((left, right), measured.limit, measured.text)
 
 
 # State

@@ -15,7 +15,7 @@ columns.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from thetastream.core.condition import Condition, Key, PythonPredicate, SideSpec
+from thetastream.core.condition import Condition, Key, MeasuredPair, PythonPredicate, SideSpec
 from thetastream.lowering.physical import Carried, PhysicalPlan
 
 
@@ -53,6 +53,7 @@ def _rename(condition: Condition, names: Sequence[Mapping[str, str]]) -> Conditi
         same=tuple(
             (names[0].get(mine, mine), names[1].get(theirs, theirs)) for mine, theirs in condition.same
         ),
+        measured=tuple(_rename_measured(one, names) for one in condition.measured),
     )
 
 
@@ -85,6 +86,11 @@ def narrow_results(plan: PhysicalPlan, read: Collection[str]) -> PhysicalPlan:
         for spec in plan.condition.sides
     )
     return replace(plan, condition=replace(plan.condition, sides=(left, right)))
+
+
+def _rename_measured(measured: MeasuredPair, names: Sequence[Mapping[str, str]]) -> MeasuredPair:
+    left, right = (new.get(column, column) for column, new in zip(measured.columns, names, strict=True))
+    return replace(measured, columns=(left, right))
 
 
 def list_catalyst_residual(plan: PhysicalPlan) -> tuple[str, ...]:

@@ -4,6 +4,7 @@
     f(l) OP g(r)          -> comparison of two key columns in the type in which Spark compares
     abs(f - g) <= c       -> a band of key columns
     f - g OP c            -> a comparison of key columns and a constant
+    m(f, g) OP c          -> a measure that units compute, for example the similarity of vectors
     bounds on event times -> the window, if f - g, or e of abs(e) <= c, follows l.ts - r.ts
     anything else         -> residual, a filter behind the join
 
@@ -25,14 +26,24 @@ from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver
 from thetastream.lowering.rewrite_bands import read_difference, rewrite_band, rewrite_difference
 from thetastream.lowering.rewrite_comparisons import rewrite_comparison
+from thetastream.lowering.rewrite_measures import rewrite_measure
 from thetastream.lowering.side_keys import SideKeys
 
 
-def rewrite(query: Query, resolver: Resolver, keys: tuple[SideKeys, SideKeys] | None = None) -> Rewritten:
-    """Rewrite the conjuncts of a query. Their keys are added to ``keys`` if it is given."""
+def rewrite(
+    query: Query,
+    resolver: Resolver,
+    keys: tuple[SideKeys, SideKeys] | None = None,
+    *,
+    has_measures: bool = True,
+) -> Rewritten:
+    """Rewrite the conjuncts of a query. Their keys are added to ``keys`` if it is given.
+
+    ``has_measures`` says whether the units can compute measures.
+    """
     left, right = query.streams
     keys = keys or (SideKeys(left, resolver), SideKeys(right, resolver))
-    out = Rewritten(keys)
+    out = Rewritten(keys, has_measures)
     for number, phrase in enumerate(query.conjuncts):
         _rewrite_conjunct(Conjunct(query, resolver, out, number, phrase))
     return out
@@ -102,6 +113,8 @@ def _rewrite_part(conjunct: Conjunct, comparison: Comparison) -> str | None:
         return None
     difference = None
     if comparison.limit is None and sorted(map(len, named)) == [0, 2]:
+        if conjunct.out.has_measures and rewrite_measure(conjunct, comparison):
+            return None
         difference = read_difference(comparison, conjunct.query.aliases)
     if difference is not None:
         f, op, g = difference.f, difference.op, difference.g

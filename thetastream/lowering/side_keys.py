@@ -88,6 +88,16 @@ class SideKeys:
             self._require(value)
         return self._find_position(self._compute(text), domain)
 
+    def add_values(self, phrase: Phrase) -> None:
+        """Send the values of ``phrase``, which are no key. Tuples in which it is NULL are excluded."""
+        self._require(phrase.text)
+        if self.find_payload_column(phrase) is None:
+            self._compute(phrase.text)
+
+    def find_values(self, phrase: Phrase) -> str:
+        """Return the block column of values that ``add_values`` has added."""
+        return self.find_payload_column(phrase) or self.computed[phrase.text]
+
     def sort_computed(self) -> None:
         """Sort and rename the computed columns by their canonical texts.
 

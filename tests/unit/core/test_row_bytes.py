@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.local import LocalJoin
-from thetastream.core.blocks import RowBytes, concat, cut, gather
+from thetastream.core.blocks import RowFacts, concat, cut, gather
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.errors import StateError
 from thetastream.core.sides import Side
@@ -37,7 +37,7 @@ COLUMNS = {
 def test_bytes_of_rows(name: str) -> None:
     batch = pa.RecordBatch.from_pydict({name: pa.concat_arrays([COLUMNS[name]] * 3)})
     for part in (batch, batch.slice(3, 9), batch.slice(7, 0)):
-        each = RowBytes(part).each
+        each = RowFacts(part).each
         assert each.shape == (part.num_rows,)
         alone = [part.slice(n, 1).nbytes for n in range(part.num_rows)]
         # Offsets and validity bits are counted by rough rules.

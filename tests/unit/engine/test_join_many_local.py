@@ -105,7 +105,7 @@ def wanted(case: Case, spec: DrawnTask) -> Counter[tuple[int, int]]:
             timely = oracle.timely(streams[side], late_us, "t")
             kept[side].extend(row for row in timely if passes(spec.passes[side], row))
     pairs = oracle.join(spec.condition, *kept)
-    if spec.condition.predicates:
+    if PREDICATE in spec.condition.predicates:
         return Counter({pair: n for pair, n in pairs.items() if pair[0] < pair[1]})
     return pairs
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.graphs import side
-from thetastream.core.blocks import RowBytes
+from thetastream.core.blocks import RowFacts
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.sides import Side
 from thetastream.engine.multiway.graph import OPEN, Edge, Ends, JoinGraph
@@ -50,7 +50,7 @@ def find(run: Run, index: IndexPlan, probing: pa.RecordBatch) -> tuple[set[tuple
     store, meta = MemoryStore(), describe(1, 0, run)
     store.put(meta, run)
     keys = np.column_stack([probing.column("t").to_numpy(), probing.column("v").to_numpy()])
-    pieces = list(probe_segments([meta], store, index, keys, RowBytes(probing)))
+    pieces = list(probe_segments([meta], store, index, keys, RowFacts(probing)))
     pairs = [pair for piece in pieces for pair in zip(piece[0].tolist(), piece[2].tolist(), strict=True)]
     assert len(set(pairs)) == len(pairs)
     return set(pairs), sum(piece[3] for piece in pieces)

@@ -29,9 +29,9 @@ PAIRS = Counter(
 
 @pytest.fixture
 def tiles() -> Iterator[Tiles]:
-    REGISTRY["tiles"] = Tiles()
+    REGISTRY[Tiles.name] = Tiles()
     yield Tiles()
-    del REGISTRY["tiles"]
+    del REGISTRY[Tiles.name]
 
 
 def make_batch(values: list[int]) -> pa.RecordBatch:
@@ -89,4 +89,4 @@ def test_any_join_agrees_with_the_nested_loop(tiles: Tiles) -> None:
         assert found == case.answer()[0]
 
     agree()
-    assert tried["tiles"]
+    assert tried[Tiles.name]

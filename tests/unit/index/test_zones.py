@@ -15,7 +15,7 @@ from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin
 from tests.support.strategies import TYPES, conditions, index_specs
 from thetastream import kernels
-from thetastream.core.blocks import RowBytes
+from thetastream.core.blocks import RowFacts
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
@@ -56,7 +56,7 @@ def search(
     keys = encode_key_rows(Side.LEFT, condition, left)
     found: Counter[tuple[int, int]] = Counter()
     candidates = 0
-    for mine, stored, theirs, n in probe_segments([meta], store, plan, keys, RowBytes(left), has_one):
+    for mine, stored, theirs, n in probe_segments([meta], store, plan, keys, RowFacts(left), has_one):
         ids = left["id"].take(mine).to_pylist(), stored["id"].take(theirs).to_pylist()
         found.update(zip(*ids, strict=True))
         candidates += n

@@ -16,7 +16,7 @@ from thetastream.core.blocks import (
     BYTES_PER_BLOCK,
     FREE_BYTES,
     STEP,
-    RowBytes,
+    RowFacts,
     count_fillers,
     cut_pairs,
     gather,
@@ -82,7 +82,7 @@ def measure_largest(nbytes: Sequence[int]) -> int:
 def test_the_largest_batch(found: list[pa.RecordBatch]) -> None:
     whole = pa.Table.from_batches(found)
     schema = whole.schema
-    widest = max((RowBytes(batch).widest for batch in found), default=0)
+    widest = max((RowFacts(batch).widest for batch in found), default=0)
     # 1. Results leave a unit in batches of MOST_BYTES at most, or of one row, and nothing is lost.
     results = list(gather_batches((batch.columns for batch in found), schema))
     assert all(batch.nbytes <= MOST_BYTES or batch.num_rows == 1 for batch in results)

@@ -18,7 +18,7 @@ from itertools import chain, groupby
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import Matches, RowBytes, concat, gather
+from thetastream.core.blocks import Matches, RowFacts, concat, gather
 from thetastream.core.columns import END, FIRST, NUMBER
 from thetastream.core.keys import HIGHEST
 from thetastream.core.sides import Role, Side
@@ -233,7 +233,7 @@ class HandshakeWorker:
         if not event.num_rows:
             return
         rows = encode_key_rows(side, (plan or self._spec.plans[Group.S]).condition, event)
-        width = RowBytes(event)
+        width = RowFacts(event)
         found = chain.from_iterable(self._stored[stream].probe(rows, width, plan) for stream in streams)
         yield from match(side, event, found, self._residual, self._columns, self.counters)
 

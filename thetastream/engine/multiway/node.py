@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.blocks import RowBytes
+from thetastream.core.blocks import RowFacts
 from thetastream.core.columns import BORN, EARLIEST, LATEST, OLDEST
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
@@ -260,7 +260,7 @@ class MultiwayNode:
         is_last = partial.n_members + 1 == self._spec.n_streams
         residual = Residual(hop.plan.condition)
         self.counters.probed += len(rows)
-        for found, partner, stored, candidates in index.probe(rows, RowBytes(payload), hop.plan):
+        for found, partner, stored, candidates in index.probe(rows, RowFacts(payload), hop.plan):
             self.counters.candidates += candidates
             found, stored = residual.keep(Side.LEFT, payload, found, partner, stored)
             if not len(found):

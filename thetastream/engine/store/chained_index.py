@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.blocks import RowBytes, concat
+from thetastream.core.blocks import RowFacts, concat
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.engine.store.box import IndexPlan, StoredStream
 from thetastream.engine.store.probing import Candidates, probe_segments
@@ -261,17 +261,17 @@ class ChainedIndex:
     def probe(
         self,
         probes: Int64s,
-        probe_bytes: RowBytes,
+        probe_facts: RowFacts,
         plan: IndexPlan | None = None,
         *,
         has_one: bool = False,
     ) -> Iterator[Candidates]:
         """Find partners for probing key rows. ``plan`` must use the same index, its buckets, or a scan.
 
-        ``probe_bytes`` are the bytes of the probing tuples. If ``has_one``, one partner of a probe is enough.
+        ``probe_facts`` are those of the probing tuples. If ``has_one``, one partner of a probe is enough.
         """
         plan = plan or self._plan
-        yield from probe_segments(self.segments, self._store, plan, probes, probe_bytes, has_one)
+        yield from probe_segments(self.segments, self._store, plan, probes, probe_facts, has_one)
 
 
 def _is_mergeable(segments: list[SegmentMeta]) -> bool:

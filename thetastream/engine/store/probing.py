@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import RowBytes, cut_pairs
+from thetastream.core.blocks import RowFacts, cut_pairs
 from thetastream.core.condition import TIME
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
-from thetastream.engine.store.run import search
+from thetastream.engine.store.run import Run, search
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
+from thetastream.index.base import MeasuredSearch
 
 MIN_PAIRS_AT_ONCE = 1 << 10
 PAIRS_AT_ONCE = 1 << 17
@@ -29,12 +30,12 @@ def probe_segments(
     store: SegmentStore,
     plan: IndexPlan,
     probes: Int64s,
-    probe_bytes: RowBytes,
+    probe_facts: RowFacts,
     has_one: bool = False,
 ) -> Iterator[Candidates]:
     """Find partners for probing key rows among the tuples of these segments.
 
-    ``probe_bytes`` are the bytes of the probing tuples. A piece has ``BYTES_AT_ONCE`` bytes at most, or one
+    ``probe_facts`` are those of the probing tuples. A piece has ``BYTES_AT_ONCE`` bytes at most, or one
     pair. If ``has_one``, a probe is done as soon as it has one partner.
     """
     if not len(probes) or not segments:
@@ -62,20 +63,37 @@ def probe_segments(
                 skip = frozenset({locate_key_column(TIME)})
         # 2. Walk the segment.
         run = store.get(meta)
-        wide = probe_bytes.mean + run.row_bytes.mean
-        widest = probe_bytes.widest + run.row_bytes.widest
+        wide = probe_facts.mean + run.facts.mean
+        widest = probe_facts.widest + run.facts.widest
         capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
         most = 1 if has_one else HIGHEST
-        for found, stored, candidates in search(plan, run, query, chosen, skip, capacity, most):
+        measured = _prepare_measure(plan, run, probe_facts, _pick_places(len(probes), order, chosen))
+        for found, stored, candidates in search(plan, run, query, chosen, skip, capacity, most, measured):
             if has_one:
                 is_open[found] = False
             found = found if order is None else order[found]
             if widest * len(found) <= BYTES_AT_ONCE:
                 yield found, run.payload, stored, candidates
                 continue
-            sizes = probe_bytes.each[found] + run.row_bytes.each[stored]
+            sizes = probe_facts.each[found] + run.facts.each[stored]
             for part in cut_pairs(sizes, BYTES_AT_ONCE):
                 yield found[part], run.payload, stored[part], candidates if part.start == 0 else 0
+
+
+def _pick_places(n: int, order: Int64s | None, chosen: Int64s | None) -> Int64s:
+    """List the rows of the chosen probes."""
+    places = np.arange(n) if order is None else order
+    return places if chosen is None else places[chosen]
+
+
+def _prepare_measure(plan: IndexPlan, run: Run, facts: RowFacts, places: Int64s) -> MeasuredSearch | None:
+    """Prepare the first measure of the condition, if the shape of the index uses measures."""
+    if not plan.index.shape.layout.uses_measures:
+        return None
+    one = plan.condition.measured[0]
+    mine, theirs = one.columns[plan.stored.other], one.columns[plan.stored]
+    measure = one.limit.measure
+    return MeasuredSearch(one.limit, facts.derive(measure, mine), places, run.facts.derive(measure, theirs))
 
 
 def _sequence_probes(plan: IndexPlan, query: Box) -> Int64s | None:

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.blocks import RowBytes
+from thetastream.core.blocks import RowFacts
 from thetastream.core.condition import TIME, Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
 from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows, locate_key_column
-from thetastream.index.base import Layout, Pairs, Search, Span
+from thetastream.index.base import Layout, MeasuredSearch, Pairs, Search, Span
 from thetastream.index.zones import build_zones
 
 TIME_COLUMN = locate_key_column(TIME)
@@ -49,8 +49,8 @@ class Run:
     widths: tuple[float, ...]
     """For each range column, the width of the widest stored interval, in the unit of its domain; 0 if no
     intervals are stored."""
-    row_bytes: RowBytes
-    """The bytes of each row of the payload."""
+    facts: RowFacts
+    """What is computed from the payload when it is first needed, such as the bytes of each row."""
     is_cut_by_time: bool = False
     """Whether the buckets are time cells. If so, ``edges`` has the first event time of each cell."""
     zoned: tuple[int, ...] = ()
@@ -85,7 +85,7 @@ def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) 
         layout.edges,
         layout.offsets,
         widths,
-        RowBytes(payload),
+        RowFacts(payload),
         cells is not None,
         plan.zoned,
         build_zones(rows, plan.zoned),
@@ -140,13 +140,14 @@ def search(
     skip: frozenset[int],
     capacity: int,
     most: int = HIGHEST,
+    measured: MeasuredSearch | None = None,
 ) -> Iterator[Pairs]:
     """Find the stored rows inside the boxes of probes, at most ``capacity`` pairs at a time.
 
     ``chosen`` restricts the search to some probes, and ``skip`` names the columns that need no check. Each
-    probe is done when it has ``most`` partners.
+    probe is done when it has ``most`` partners. ``measured`` is a measure that the shape uses.
     """
-    aimed = _aim(plan, run, box, chosen, skip)._replace(most=most)
+    aimed = _aim(plan, run, box, chosen, skip)._replace(most=most, measured=measured)
     found = plan.index.shape.match(run, aimed, capacity)
     return (
         found

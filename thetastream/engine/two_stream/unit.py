@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import Matches, RowBytes, concat
+from thetastream.core.blocks import Matches, RowFacts, concat
 from thetastream.core.columns import ARRIVAL, SEEN, SEQUENCE
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
@@ -269,10 +269,8 @@ class Unit:
             return
         payload, rows = tuples
         self.counters.probed += len(rows)
-        row_bytes, has_one = RowBytes(payload), self._needs_one(side)
-        probed = (
-            index.probe(rows, row_bytes, has_one=has_one) for index in (self._indexes[side.other], *fresh)
-        )
+        facts, has_one = RowFacts(payload), self._needs_one(side)
+        probed = (index.probe(rows, facts, has_one=has_one) for index in (self._indexes[side.other], *fresh))
         yield from self._match(side, payload, chain.from_iterable(probed))
 
     def _needs_one(self, side: Side) -> bool:

@@ -85,7 +85,7 @@ def lower_graph(
         spans = None if within_us is None else (within_us[left], within_us[right])
         query = Query(pair, (), tuple(phrases), (), spans)
         query = query if counts is None else remove_event_times(query)
-        found = rewrite(query, resolver, (keys[left], keys[right]))
+        found = rewrite(query, resolver, (keys[left], keys[right]), has_measures=False)
         for number, own in zip((left, right), found.filters, strict=True):
             filters[number] += own
         residual += found.residual

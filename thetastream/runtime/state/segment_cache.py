@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.blocks import RowBytes
+from thetastream.core.blocks import RowFacts
 from thetastream.core.folder import make_private
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run
@@ -140,7 +140,7 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
     _keep(path, layout, run)
     shapes = [getattr(run, name).shape for name in _ARRAYS]
     header: dict[str, Any] = {"segment": path.name, "layout": layout, "shapes": shapes}
-    header |= {"widths": run.widths, "widest": run.row_bytes.widest, "is_cut_by_time": run.is_cut_by_time}
+    header |= {"widths": run.widths, "widest": run.facts.widest, "is_cut_by_time": run.is_cut_by_time}
     header["zoned"] = run.zoned
     text = json.dumps(header).encode()
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
@@ -191,14 +191,14 @@ def load(path: Path, plan: IndexPlan) -> Run:
     if payload is None:
         raise EOFError(f"{path} ends behind the schema of the payload")
     rows, edges, offsets, zones = arrays
-    row_bytes = RowBytes(payload, int(header["widest"]))
+    facts = RowFacts(payload, int(header["widest"]))
     run = Run(
         payload,
         rows,
         edges,
         offsets,
         tuple(header["widths"]),
-        row_bytes,
+        facts,
         header["is_cut_by_time"],
         tuple(header["zoned"]),
         zones,

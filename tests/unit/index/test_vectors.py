@@ -1,0 +1,128 @@
+"""Similarity of vectors: what tiles propose includes every pair that the exact comparison takes."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thetastream.core.errors import PredicateError
+from thetastream.core.measure import MeasureLimit, compare
+from thetastream.index.measures import REGISTRY
+from thetastream.index.measures.vectors import VectorMeasure, pair_all
+
+MEASURES = [measure for measure in REGISTRY.values() if isinstance(measure, VectorMeasure)]
+OPS = ("<", "<=", ">", ">=")
+ODD = (0.0, -0.0, math.nan, math.inf, -math.inf, 3e38, 1e-44, 1e-30, 1e25)
+
+
+def draw_vectors(
+    random: np.random.Generator, n: int, size: int, is_odd: bool
+) -> list[list[float | None] | None]:
+    """Draw vectors of one size; if ``is_odd``, some are NULL, or have odd elements."""
+    found: list[list[float | None] | None] = []
+    scale = 10.0 ** random.integers(-3, 4)
+    for _ in range(n):
+        vector: list[float | None] = [float(x) for x in (random.normal(size=size) * scale).astype(np.float32)]
+        what = random.integers(8) if is_odd else 7
+        if what == 0:
+            found.append(None)
+            continue
+        if what < 3 and size:
+            vector[random.integers(size)] = (*ODD, None)[random.integers(len(ODD) + 1)]
+        elif what == 3:
+            vector = [0.0] * size
+        elif what == 4 and found:
+            vector = found[random.integers(len(found))] or vector
+        found.append(vector)
+    return found
+
+
+def list_pairs(
+    measure: VectorMeasure, left: pa.Array, right: pa.Array, op: str, limit: float
+) -> set[tuple[int, int]]:
+    """List the pairs of which the comparison is true, without tiles."""
+    i, j = (part.ravel() for part in np.indices((len(left), len(right))))
+    is_true = compare(measure.measure(left, i, right, j), op, limit)
+    return set(zip(i[is_true].tolist(), j[is_true].tolist(), strict=True))
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_tiles_propose_every_pair_of_the_exact_comparison(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    measure = MEASURES[random.integers(len(MEASURES))]
+    size, is_odd = int(random.integers(0, 40)), bool(random.integers(2))
+    left, right = (
+        pa.array(draw_vectors(random, int(random.integers(0, 30)), size, is_odd), pa.list_(pa.float32()))
+        for _ in range(2)
+    )
+    i, j = (part.ravel() for part in np.indices((len(left), len(right))))
+    found = measure.measure(left, i, right, j).values
+    # The limit is the value of a pair, or the float beside it.
+    limit = float(random.normal())
+    if len(found):
+        limit = float(found[random.integers(len(found))])
+        limit = (
+            float(np.nextafter(np.float32(limit), np.float32(random.choice([-9, 9]))))
+            if random.integers(2)
+            else limit
+        )
+    if math.isnan(limit):
+        limit = 0.5
+    op = OPS[random.integers(4)]
+    places = random.permutation(len(left))
+    start, stop = sorted(int(n) for n in random.integers(0, len(right) + 1, 2))
+    proposed = [
+        (int(places[p]), int(s))
+        for piece in measure.propose(
+            MeasureLimit(measure, op, limit),
+            measure.derive(left),
+            places,
+            measure.derive(right),
+            range(start, stop),
+            7,
+        )
+        for p, s in zip(*piece, strict=True)
+    ]
+    assert len(set(proposed)) == len(proposed)
+    wanted = {(p, s) for p, s in list_pairs(measure, left, right, op, limit) if start <= s < stop}
+    assert wanted <= set(proposed)
+    assert all(start <= s < stop for _, s in proposed)
+
+
+def test_few_other_pairs_are_proposed() -> None:
+    random = np.random.default_rng(7)
+    column = pa.array(list(random.normal(size=(300, 64)).astype(np.float32)), pa.list_(pa.float32()))
+    for measure, op, limit in zip(MEASURES, (">=", ">=", "<="), (0.3, 20.0, 9.0), strict=True):
+        vectors = measure.derive(column)
+        pieces = measure.propose(
+            MeasureLimit(measure, op, limit), vectors, np.arange(300), vectors, range(300), 1 << 17
+        )
+        n_proposed = sum(len(p) for p, _ in pieces)
+        assert 300 <= len(list_pairs(measure, column, column, op, limit)) <= n_proposed
+        assert n_proposed <= len(list_pairs(measure, column, column, op, limit)) + 2
+
+
+def test_vectors_of_two_sizes_are_refused_when_they_meet() -> None:
+    column = pa.array([[1.0, 2.0], [1.0, 2.0], [3.0]], pa.list_(pa.float32()))
+    measure = REGISTRY["vector_cosine_similarity"]
+    vectors = measure.derive(column)
+    pieces = list(
+        measure.propose(MeasureLimit(measure, ">=", 0.5), vectors, np.array([0]), vectors, range(3), 100)
+    )
+    assert {(int(p), int(s)) for piece in pieces for p, s in zip(*piece, strict=True)} == {
+        (0, 0),
+        (0, 1),
+        (0, 2),
+    }
+    with pytest.raises(PredicateError, match=r"VECTOR_DIMENSION.* of 2 floats met one of 1"):
+        measure.measure(column, np.array([0]), column, np.array([2]))
+
+
+def test_all_pairs_come_in_pieces() -> None:
+    pieces = list(pair_all(np.array([1, 2]), np.array([5, 6, 7]), 4))
+    assert [len(p) for p, _ in pieces] == [4, 2]
+    assert len({pair for p, s in pieces for pair in zip(p.tolist(), s.tolist(), strict=True)}) == 6

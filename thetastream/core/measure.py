@@ -1,0 +1,132 @@
+"""Measures: functions of two values, such as the similarity of two vectors, that a conjunct compares with a
+constant.
+
+    measure(f(left), g(right)) OP limit         OP is one of < <= > >=
+
+A measure has two parts. ``propose`` compares many values at once and approximately, and proposes pairs.
+``measure`` computes the value of a pair exactly as Spark does, and decides. So the answer depends on neither
+the hardware nor the number of values that are compared at once.
+"""
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+class Values(NamedTuple):
+    """The values of n pairs."""
+
+    values: Floats
+    is_null: Bools
+
+
+class PairMeasure(ABC):
+    """A symmetric function of two values. To add one, write one file and one line in the registry of
+    ``thetastream.index.measures``.
+
+    A measure is pickled into the plan. Two measures are equal if they have the same name.
+    """
+
+    name: ClassVar[str]
+    """The name of the function in SQL, in lower case."""
+    argument_type: ClassVar[str]
+    """The Spark type of both arguments."""
+
+    @abstractmethod
+    def measure(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
+        """Compute the values of the pairs (left[left_rows[i]], right[right_rows[i]]) as Spark does.
+
+        Raises
+        ------
+        PredicateError
+            If Spark raises an error for a pair.
+        """
+
+    @abstractmethod
+    def derive(self, column: pa.Array) -> Any:
+        """Compute from a column what ``propose`` needs. It is kept in memory as long as the column."""
+
+    @abstractmethod
+    def propose(
+        self,
+        limit: "MeasureLimit",
+        probes: Any,
+        places: Int64s,
+        stored: Any,
+        rows: range,
+        capacity: int,
+    ) -> Iterator[tuple[Int64s, Int64s]]:
+        """Propose pairs, among them all for which the limit may be true, at most ``capacity`` at a time.
+
+        Parameters
+        ----------
+        limit : MeasureLimit
+            The constant with which values are compared, and how.
+        probes, stored : object
+            What ``derive`` returned for the column of the probes, and of the stored values.
+        places : int64, shape (n,)
+            The rows of the probing column that are compared.
+        rows : range
+            The stored rows that are compared.
+        capacity : int
+            The largest number of pairs in a piece.
+
+        Yields
+        ------
+        tuple of int64 arrays
+            Positions in ``places``, and stored rows.
+        """
+
+    def __repr__(self) -> str:
+        return f"<measure {self.name}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PairMeasure) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True)
+class MeasureLimit:
+    """``measure(left, right) OP limit``, for values of pairs. Units call it as they call a predicate."""
+
+    measure: PairMeasure
+    op: str
+    limit: float
+
+    def __call__(self, left: SimpleNamespace, right: SimpleNamespace) -> Bools:
+        """Return for each candidate whether the comparison is true. Values are dictionary-encoded columns."""
+        (mine, mine_rows), (theirs, their_rows) = (
+            (side.value.dictionary, side.value.indices.to_numpy(zero_copy_only=False))
+            for side in (left, right)
+        )
+        found = self.measure.measure(mine, mine_rows, theirs, their_rows)
+        return compare(found, self.op, self.limit)
+
+
+def compare(found: Values, op: str, limit: float) -> Bools:
+    """Compare values as Spark does: NaN is the greatest value, and NULL is never true.
+
+    >>> found = Values(np.array([0.5, np.nan, 1.0]), np.array([False, False, True]))
+    >>> compare(found, ">=", 0.9), compare(found, "<", 0.9)
+    (array([False,  True, False]), array([ True, False, False]))
+    """
+    with np.errstate(invalid="ignore"):
+        is_true: Bools = _COMPARE[op](found.values, limit)
+    if op in (">", ">="):
+        is_true = is_true | np.isnan(found.values)
+    return is_true & ~found.is_null

@@ -1,0 +1,12 @@
+"""Measures of two values, which conjuncts compare with a constant.
+
+To add a measure, write one file with a subclass of ``thetastream.core.measure.PairMeasure`` and one line in
+``REGISTRY``. Planning reads the registry. Workers do not read it: the plan carries the measure by value.
+"""
+
+from thetastream.core.measure import PairMeasure
+from thetastream.index.measures.vectors import Cosine, Distance, Product
+
+REGISTRY: dict[str, PairMeasure] = {measure.name: measure for measure in (Cosine(), Product(), Distance())}
+
+__all__ = ["REGISTRY"]

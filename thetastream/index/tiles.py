@@ -1,0 +1,133 @@
+"""The index shapes that compare many tuples at once by a measure, for example by products of matrices.
+
+    probes   [ ][ ][ ]               a tile is some probes and the stored rows that they visit
+    stored   [ ][ ][ ][ ][ ][ ]      the measure proposes pairs of a tile, and only these are compared further
+
+``Tiles`` keeps all rows in one bucket, and ``HashTiles`` has one bucket for each distinct key. A small bucket
+costs less if all of its pairs are proposed.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from thetastream.core.keys import Int64s
+from thetastream.index.base import Fit, Indexable, LayoutRules, Pairs, ProbeCost, Search, StoredRows
+from thetastream.index.hash import Hash
+from thetastream.index.scan import Scan
+
+PAIR_S = 6e-9
+"""Seconds to compare a pair of vectors of 384 floats in a tile, on one core."""
+TILE_PROBES = 1024
+SMALL = 1 << 10
+"""With fewer pairs, a tile costs more than the comparison of each pair."""
+
+
+class Tiles(Scan):
+    """One bucket, whose rows are compared by a measure."""
+
+    name = "tiles"
+    strength = 35
+    needs = "a measure, such as the similarity of vectors"
+    cost = ProbeCost("n pairs of tiles", step_s=PAIR_S, looks_at_all=True)
+    layout = LayoutRules(has_one_bucket=True, uses_measures=True)
+
+    def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
+        if not offer.measured or ((offer.equalities or offer.bands) and not is_asked):
+            return None
+        return Fit((), (), "a measure of all tuples in the window")
+
+    def match(self, run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs]:
+        yield from match_tiles(run, search, capacity)
+
+
+class HashTiles(Hash):
+    """One bucket for each distinct key, whose rows are compared by a measure."""
+
+    name = "hash_tiles"
+    strength = 45
+    needs = "an equality and a measure, such as the similarity of vectors"
+    layout = LayoutRules(uses_measures=True)
+
+    def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
+        if not offer.measured or not offer.equalities or (offer.bands and not is_asked):
+            return None
+        return Fit(offer.equalities, (), "equalities, then a measure of all tuples of a bucket")
+
+    def match(self, run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs]:
+        yield from match_tiles(run, search, capacity)
+
+
+def match_tiles(run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs]:
+    """Find the stored rows that a measure proposes and that lie in all intervals of each probe."""
+    assert search.measured is not None
+    limit, derived, places, stored = search.measured
+    propose = limit.measure.propose
+    # 1. Order the probes by the rows that they visit, and cut tiles where the rows of two probes are apart.
+    first, last = run.offsets[search.buckets.low], run.offsets[search.buckets.high]
+    order = np.lexsort((last, first))
+    order = order[(last > first)[order]]
+    starts, ends, lows, highs = _cut_tiles(first[order], last[order])
+    is_small = (ends - starts) * (highs - lows) < SMALL
+    # 2. Propose all pairs of small tiles.
+    in_small = np.repeat(is_small, ends - starts)
+    probes = order[in_small]
+    for found, rows in _list_pairs(probes, first[probes], last[probes], capacity):
+        yield _check(run, search, found, rows, len(found))
+    # 3. Let the measure propose pairs of the others.
+    for tile in np.flatnonzero(~is_small):
+        probes = order[starts[tile] : ends[tile]]
+        visited = range(lows[tile], highs[tile])
+        n_candidates = len(probes) * len(visited)
+        for near, rows in propose(limit, derived, places[probes], stored, visited, capacity):
+            found = probes[near]
+            is_visited = (rows >= first[found]) & (rows < last[found])
+            yield _check(run, search, found[is_visited], rows[is_visited], n_candidates)
+            n_candidates = 0
+
+
+def _cut_tiles(first: Int64s, last: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Cut probes, in order of their first row, into tiles.
+
+    Returns
+    -------
+    tuple of int64 arrays
+        For each tile its first probe, the probe behind its last one, its first row, and the row behind its
+        last one.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in _cut_tiles(np.array([0, 0, 4, 5]), np.array([4, 4, 6, 9]))]
+    [[0, 2], [2, 4], [0, 4], [4, 9]]
+    """
+    n = len(first)
+    reach = np.maximum.accumulate(last)
+    is_start = np.append(True, first[1:] >= reach[:-1])[:n]
+    groups = np.flatnonzero(is_start)
+    sizes = np.diff(np.append(groups, n))
+    # A group of many probes becomes several tiles.
+    n_tiles = -(-sizes // TILE_PROBES)
+    number = np.arange(n_tiles.sum()) - np.repeat(np.cumsum(n_tiles) - n_tiles, n_tiles)
+    starts = np.repeat(groups, n_tiles) + number * TILE_PROBES
+    ends = np.append(starts[1:], n)[: len(starts)]
+    return starts, ends, first[starts], np.maximum.reduceat(last, starts) if n else last
+
+
+def _list_pairs(
+    probes: Int64s, first: Int64s, last: Int64s, capacity: int
+) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield each probe with all rows that it visits, at most ``capacity`` pairs at a time."""
+    before = np.append(0, np.cumsum(last - first))
+    for begin in range(0, int(before[-1]), capacity):
+        pairs = np.arange(begin, min(begin + capacity, int(before[-1])))
+        at = np.searchsorted(before, pairs, side="right") - 1
+        yield probes[at], first[at] + pairs - before[at]
+
+
+def _check(run: StoredRows, search: Search, found: Int64s, rows: Int64s, n_candidates: int) -> Pairs:
+    """Keep the pairs that lie in all intervals."""
+    for column, span in search.checked.items():
+        keys = run.rows[rows, column]
+        is_inside = (keys >= span.low[found]) & (keys <= span.high[found])
+        found, rows = found[is_inside], rows[is_inside]
+    return Pairs(found, rows, n_candidates)
