@@ -93,6 +93,8 @@ values of a ``ShedReport``."""
 LATEST_TIME = 9
 """The kind of a row that reports the latest event time that a router found. Its header is the time, in
 microseconds since 1970 (``thetastream.engine.clock``)."""
+HIDDEN = "thetastream.hidden"
+"""The metadata key of a column of an input that conditions read and results do not have."""
 MARK = "spark.watermarkDelayMs"
 """The metadata key by which Spark marks the column that ``withWatermark`` names, with the delay."""
 

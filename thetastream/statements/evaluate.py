@@ -87,7 +87,7 @@ class Evaluation:
                 self.explanations.pop()  # The join is explained as it is folded.
                 rows, explain = folded.rows, folded.explain
         else:
-            resolved = resolve_versions(select, frames, self.options.get("event_time"))
+            resolved, frames = resolve_versions(select, frames, self.options.get("event_time"))
             merged = merge_columns(resolved, frames, problems)
             raise_problems(problems)
             join_select, found = self._join(

@@ -2,7 +2,8 @@
 
     r JOIN s USING (k)        r JOIN s ON r.k = s.k, with one column k in the result
     ASOF JOIN ... USING       the last column t is compared as r.t >= s.t, and the result has r.t
-    FOR SYSTEM_TIME AS OF     an as-of join by the event time of the source that has versions
+    FOR SYSTEM_TIME AS OF     an as-of join by the event time of the source that has versions; of a table with
+                              valid_from, a join with the row that is valid at the time
 
 A name in a subquery, or in a ranking of LATERAL, is a column of its own source, and otherwise a column of the
 outer one.
@@ -20,8 +21,10 @@ from thetastream.conditions.statement import Select, Source, Subquery
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.how import AsOf, Nearest
 from thetastream.joins.ask.streams import find_time_column
+from thetastream.joins.ask.validity import find_valid_from, write_valid_at
 from thetastream.lowering.domains import quote
 from thetastream.spark.session.configure import choose_name_key
+from thetastream.spark.tables.declared import give_time
 
 
 @dataclass(frozen=True)
@@ -103,15 +106,28 @@ def merge_columns(
     return MergedColumns(tuple(conditions), name_key, owners, dropped)
 
 
-def resolve_versions(select: Select, frames: Mapping[str, DataFrame], event_time: Any) -> Select:
-    """Write every FOR SYSTEM_TIME AS OF as an as-of join by the event time of its source."""
+def resolve_versions(
+    select: Select, frames: Mapping[str, DataFrame], event_time: Any
+) -> tuple[Select, dict[str, DataFrame]]:
+    """Write every FOR SYSTEM_TIME AS OF as a condition of its join.
+
+    Returns the inputs too, because a table must know that the condition names a time.
+    """
     sources = tuple(_resolve(select, source, frames, event_time) for source in select.sources)
+    timed = {
+        source.alias
+        for source in select.sources
+        if source.version is not None and find_valid_from(frames[source.alias]) is not None
+    }
+    given = {alias: give_time(frame) if alias in timed else frame for alias, frame in frames.items()}
     new = [
         mine.match
         for mine, given in zip(sources, select.sources, strict=True)
         if mine.match is not None and given.match is None
     ]
-    return replace(select, sources=sources, conditions=(*select.conditions, *new)) if new else select
+    if new:
+        select = replace(select, sources=sources, conditions=(*select.conditions, *new))
+    return select, given
 
 
 def _resolve(select: Select, source: Source, frames: Mapping[str, DataFrame], event_time: Any) -> Source:
@@ -121,11 +137,15 @@ def _resolve(select: Select, source: Source, frames: Mapping[str, DataFrame], ev
     asked = event_time.get(alias) if isinstance(event_time, Mapping) else event_time
     column = find_time_column(frame, asked)
     start = source.version.tokens[0].start
+    began = find_valid_from(frame)
+    if began is not None:
+        valid = " AND ".join(write_valid_at(alias, began, source.version.text))
+        kind = "left" if source.how.keep_unmatched else "inner"
+        return replace(source, how=kind, match=tokenize(valid), version=None)
     if any(other.isStreaming for other in frames.values()) and not frame.isStreaming:
-        what = (
-            f"{alias!r} is a table, which has one version; write JOIN ... AS {alias} ON ... without the time"
-        )
-        raise make_error_at(select.text, start, what, "UNSUPPORTED_SQL")
+        what = f"{alias!r} is a table, and nothing says from when on its rows are valid; give it as "
+        what += f"th.Table(..., key=, valid_from=), or write JOIN ... AS {alias} ON ... without the time"
+        raise make_error_at(select.text, start, what, "VALID_FROM")
     if column is None:
         raise make_error_at(
             select.text,
@@ -134,10 +154,10 @@ def _resolve(select: Select, source: Source, frames: Mapping[str, DataFrame], ev
             f'.withWatermark("column", "delay") on it; of a batch, give event_time={{"{alias}": "column"}}',
             "NO_WATERMARK",
         )
-    time, began = source.version.text, f"{quote(alias)}.{quote(column)}"
+    time, since = source.version.text, f"{quote(alias)}.{quote(column)}"
     written = f"{time} >= {alias}.{column}"
-    how = replace(source.how, by=f"({time}) - ({began})", written=written)
-    return replace(source, how=how, match=tokenize(f"({time}) >= {began}"), version=None)
+    how = replace(source.how, by=f"({time}) - ({since})", written=written)
+    return replace(source, how=how, match=tokenize(f"({time}) >= {since}"), version=None)
 
 
 def write_correlated(

@@ -62,27 +62,15 @@ def test_counters_add_up_and_gauges_are_the_last() -> None:
 
 def test_versions_of_tables_are_gauges() -> None:
     tables = {
-        "prices": {"version": 4, "rows": 70, "bytes": 900, "staged_s": 1e9, "age_s": 2.5, "refused": None},
-        "rates": {
-            "version": 1,
-            "rows": 0,
-            "bytes": 0,
-            "staged_s": 1e9,
-            "age_s": 60.0,
-            "refused": "TABLE_KEYS",
-        },
+        "prices": {"version": 4, "rows": 70, "age_s": 2.5, "refused": None},
+        "rates": {"version": 1, "rows": 0, "age_s": 60.0, "refused": "TABLE_KEYS"},
     }
     exposition = Exposition()
     exposition.add("q", make_entry(3, tables=tables))
     found = read(exposition.write())
     labels = 'query="q",join="ab12"'
-    for alias, version, rows, age_s, refused in (("prices", 4, 70, 2.5, 0), ("rates", 1, 0, 60, 1)):
-        for name, value in (
-            ("version", version),
-            ("rows", rows),
-            ("age_seconds", age_s),
-            ("refused", refused),
-        ):
+    for alias, *values in (("prices", 4, 70, 2.5, 0), ("rates", 1, 0, 60, 1)):
+        for name, value in zip(("version", "rows", "age_seconds", "refused"), values, strict=True):
             assert found[f'thetastream_table_{name}{{{labels},table="{alias}"}}'] == value
 
 

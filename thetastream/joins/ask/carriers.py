@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from thetastream.core.columns import MARK, name_payload
+from thetastream.core.columns import HIDDEN, MARK, name_payload
 from thetastream.core.errors import QueryError
 from thetastream.lowering.domains import quote
 from thetastream.lowering.payload import find_carrier
@@ -29,18 +29,19 @@ INSTANTS = ("timestamp", "timestamp_ntz")
 def select_fields(schema: StructType, names: Collection[str] | None, is_streaming: bool) -> StructType:
     """Select the columns with these lower-case names and those that may be the event time.
 
-    None selects all.
+    None selects all. Hidden columns are never selected.
     """
+    fields = [field for field in schema.fields if HIDDEN not in (field.metadata or {})]
     if names is None:
-        return schema
+        return StructType(fields)
     kept = [
         field
-        for field in schema.fields
+        for field in fields
         if field.name.casefold() in names
         or MARK in (field.metadata or {})
         or (not is_streaming and field.dataType.simpleString() in INSTANTS)
     ]
-    return StructType(kept or schema.fields[:1])  # a tuple without any column would not be counted
+    return StructType(kept or fields[:1])  # a tuple without any column would not be counted
 
 
 def write_ddl(type_: DataType) -> str:

@@ -23,6 +23,7 @@ from thetastream.joins.ask.model import read_model
 from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.joins.ask.settings import find_unknown_aliases, read_result_time, read_run
 from thetastream.joins.ask.streams import read_streams
+from thetastream.joins.ask.validity import find_valid_from, write_validity
 from thetastream.joins.ask.window import read_window
 from thetastream.models.base import AUTO, Model
 from thetastream.spark.session.configure import count_partitions
@@ -82,12 +83,14 @@ def read_request(
     needed = {**(columns or {}), **_list_needed_columns(on, kind, list(frames))}
     needs_time = within is not None or chosen.get("order") is not None
     read = read_streams(frames, needs_time, chosen.get("event_time"), needed)
+    timeless = {alias for alias, frame in frames.items() if find_valid_from(frame) is not None}
+    timeless |= set(tables) if has_tables else set()
     streams = tuple(
-        replace(stream, event_time=None) if has_tables and not stream.is_streaming else stream
-        for stream in read.streams
+        replace(stream, event_time=None) if stream.alias in timeless else stream for stream in read.streams
     )
     condition = read_condition(on, read.catalyst, streams, read.schemas)
-    problems += [*read.problems, *condition.problems]
+    valid, found = write_validity(frames, streams)
+    problems += [*read.problems, *condition.problems, *found]
     # 3. Read the window, the model and the settings of the units. They are for the inputs that units join.
     joined = [stream for stream in streams if stream.is_streaming or not has_tables]
     within_us = None
@@ -109,7 +112,7 @@ def read_request(
     return JoinRequest(
         streams=streams,
         on=condition.on,
-        conjuncts=condition.conjuncts,
+        conjuncts=(*condition.conjuncts, *valid),
         predicates=condition.predicates,
         within=within,
         within_us=within_us,

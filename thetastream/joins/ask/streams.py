@@ -20,6 +20,7 @@ from thetastream.lowering.query import ORIGIN_LATE, Stream
 from thetastream.spark.event_time import count_watermarks, list_dropping
 from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
+from thetastream.spark.tables.declared import add_end
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,8 @@ LATE_RESULTS = "thetastream.late_results"
 
 def read_frames(streams: Any) -> dict[str, DataFrame]:
     """Read the inputs of a join as DataFrames by alias. Tables of pandas and Arrow become batch DataFrames.
+
+    A ``th.Table`` with ``valid_from`` has a column with the end of validity too.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def read_frames(streams: Any) -> dict[str, DataFrame]:
         raise QueryError(
             "DUPLICATE_ALIAS", f"aliases ignore case, so two of {', '.join(streams)} are the same"
         )
-    return dict(streams)
+    return {alias: add_end(frame, alias) for alias, frame in streams.items()}
 
 
 def refuse_tables(streams: Mapping[str, DataFrame]) -> None:

@@ -1,21 +1,67 @@
 """Remembers which DataFrames are tables that the user declared as ``th.Table``."""
 
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.spark.tables.table import Table
 
-_DECLARED: "WeakKeyDictionary[DataFrame, Table]" = WeakKeyDictionary()
+
+@dataclass(frozen=True)
+class _Declared:
+    """What is known of a DataFrame that is a table."""
+
+    table: Table
+    has_end: bool = False
+    """Whether it has the column ``VALID_TO``."""
+    has_time: bool = False
+    """Whether the condition of its join says at which time a row must be valid."""
+
+
+_DECLARED: "WeakKeyDictionary[DataFrame, _Declared]" = WeakKeyDictionary()
 
 
 def declare(table: Table, spark: SparkSession) -> DataFrame:
     """Read a table of the user, and remember that the DataFrame is this table."""
-    frame = table.read(spark)
-    _DECLARED[frame] = table
+    frame = table.read(spark).select("*")  # the DataFrame of the user is no table in other joins
+    _DECLARED[frame] = _Declared(table)
     return frame
 
 
 def find_declared(frame: DataFrame) -> Table | None:
     """Return the table whose rows a DataFrame has; None for any other DataFrame."""
-    return _DECLARED.get(frame)
+    known = _DECLARED.get(frame)
+    return None if known is None else known.table
+
+
+def add_end(frame: DataFrame, alias: str) -> DataFrame:
+    """Return a declared table with the column ``VALID_TO``, if its rows replace each other.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_COLUMN or VALID_FROM if ``key`` or ``valid_from`` name no fitting column.
+    """
+    known = _DECLARED.get(frame)
+    if known is None or known.has_end:
+        return frame
+    known.table.check_columns(frame, alias)
+    if known.table.valid_from is None:
+        return frame
+    ended = known.table.add_end(frame)
+    _DECLARED[ended] = replace(known, has_end=True)
+    return ended
+
+
+def give_time(frame: DataFrame) -> DataFrame:
+    """Return a declared table of which the condition says at which time a row must be valid."""
+    timed = frame.select("*")
+    _DECLARED[timed] = replace(_DECLARED[frame], has_time=True)
+    return timed
+
+
+def has_time(frame: DataFrame) -> bool:
+    """Whether the condition says at which time a row of a declared table must be valid."""
+    known = _DECLARED.get(frame)
+    return known is not None and known.has_time

@@ -47,7 +47,7 @@ from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.session.configure import count_partitions, read_meaning
 from thetastream.spark.tables.stamp import NotReady
-from thetastream.spark.tables.table import Table
+from thetastream.spark.tables.table import VALID_TO, Table
 from thetastream.spark.task_properties import read_task
 
 T = TypeVar("T")
@@ -171,6 +171,7 @@ class TableStaging:
         frame = self.table.read(self.spark)
         self._check_columns(frame)
         self.table.check_keys(frame, self.alias)
+        frame = self.table.add_end(frame)
         version = None if newest is None else self._find_equal(frame, newest)
         if version is None:
             version = stage_rows(self.flow, frame, folder)
@@ -213,11 +214,11 @@ class TableStaging:
     def _list_read(self) -> set[str]:
         """List the columns of the table that the query reads, in lower case."""
         side = self.flow.table
-        read = {one.field.casefold() for one in side.carried}
+        read = {name.casefold() for name in (*(one.field for one in side.carried), *self.table.named_columns)}
         for text in (*(text for _, text in side.computed), *(one.text for one in side.filters)):
             named = find_columns(parse(text), side.alias)
             read |= {name.casefold() for name in self.planned.names} if named is None else named
-        return read
+        return read - {VALID_TO}
 
 
 def plan_staging(table: Table, flow: LookupFlow, folder: TableFolder, frame: DataFrame) -> TableStaging:

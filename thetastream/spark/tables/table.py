@@ -10,9 +10,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from thetastream.core.columns import HIDDEN
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import is_uri
 from thetastream.core.spans import Duration, parse_duration
@@ -21,6 +23,9 @@ from thetastream.spark.tables.stamp import stamp_delta, stamp_files, stamp_frame
 
 TableSource: TypeAlias = DataFrame | Callable[[SparkSession], DataFrame] | str | Path
 """A batch DataFrame, a function that reads one, or the path or URI of a table."""
+VALID_TO = "valid to"
+"""The column with the time at which a row ends to be valid. The name is no identifier."""
+_FAR_FUTURE = "+200000-01-01"
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 """The formats whose tables are folders of files."""
 
@@ -53,12 +58,17 @@ class Table:
         so long ago. By default, it goes on with the last version.
     key : str or sequence of str, optional
         The columns that name what a row is about. A version in which two rows have the same key is refused
-        (TABLE_KEYS).
+        (TABLE_KEYS). With ``valid_from``, two rows of one key must differ in this column.
+    valid_from : str, optional
+        The column with the time from which on a row is valid, until the next row of its key. A tuple meets
+        the row of each key that is valid at its event time, and no other. In SQL, ``FOR SYSTEM_TIME AS OF``
+        may name another time of the tuple. Rows in which this column or the key is NULL are left out. It
+        needs ``key``.
 
     Raises
     ------
     QueryError
-        BAD_VALUE or INVALID_DURATION.
+        BAD_VALUE, INVALID_DURATION, or VALID_FROM if ``valid_from`` has no ``key``.
 
     Examples
     --------
@@ -75,6 +85,7 @@ class Table:
     keep: int = 3
     max_age: Duration | None = None
     key: str | Sequence[str] = ()
+    valid_from: str | None = None
     stagings: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     """The ``TableStaging`` of each join that this program has planned, by the name of its versions."""
     _token: str = field(default_factory=lambda: uuid.uuid4().hex, init=False, repr=False)
@@ -100,6 +111,9 @@ class Table:
         if self.every_s is not None and self.max_age_s is not None and self.max_age_s <= self.every_s:
             what = f"max_age ({self.max_age}) must be longer than every ({self.every})"
             raise QueryError("BAD_VALUE", f"{what}: a version is as old as every before the next comparison")
+        if self.valid_from is not None and not self.keys:
+            what = f"valid_from={self.valid_from!r} needs key=, the columns whose rows replace each other"
+            raise QueryError("VALID_FROM", what)
 
     def __repr__(self) -> str:
         shown = [repr(self.source)] if isinstance(self.source, str | Path) else [self._describe_source()]
@@ -125,10 +139,15 @@ class Table:
         return (self.key,) if isinstance(self.key, str) else tuple(self.key)
 
     @property
+    def named_columns(self) -> tuple[str, ...]:
+        """The columns that ``key`` and ``valid_from`` name."""
+        return self.keys if self.valid_from is None else (*self.keys, self.valid_from)
+
+    @property
     def identity(self) -> str:
         """What tells this table from others. It is the same in all programs if the table has a name."""
         if isinstance(self.source, str | Path) or self.source is None:
-            return repr((self._path, self.format, sorted(self.options.items()), self.keys))
+            return repr((self._path, self.format, sorted(self.options.items()), self.keys, self.valid_from))
         return self._token
 
     @property
@@ -170,8 +189,46 @@ class Table:
             return stamp_delta(spark, self._path)
         return stamp_files(spark, [self._path]) if format_ in FILE_FORMATS else None
 
+    def check_columns(self, frame: DataFrame, alias: str) -> None:
+        """Refuse a table without the columns of ``key`` and ``valid_from``.
+
+        Raises
+        ------
+        QueryError
+            UNKNOWN_COLUMN; or VALID_FROM if the column holds no times.
+        """
+        types = {one.name.casefold(): one.dataType for one in frame.schema}
+        for name in self.named_columns:
+            if name.casefold() not in types:
+                word = "valid_from" if name == self.valid_from else "key"
+                what = (
+                    f"{word} names {name!r}, and table {alias!r} has the columns {', '.join(frame.columns)}"
+                )
+                raise QueryError("UNKNOWN_COLUMN", what)
+        if self.valid_from is None:
+            return
+        type_ = types[self.valid_from.casefold()]
+        if not isinstance(type_, TimestampType | TimestampNTZType | DateType):
+            what = f"valid_from names {self.valid_from!r} of table {alias!r}, which is {type_.simpleString()}"
+            raise QueryError("VALID_FROM", f"{what}; it must be TIMESTAMP, TIMESTAMP_NTZ or DATE")
+
+    def add_end(self, frame: DataFrame) -> DataFrame:
+        """Add the column ``VALID_TO``, if rows replace each other.
+
+        Two rows of one key that begin at one time would be a matter of chance. They end the job.
+        """
+        if self.valid_from is None:
+            return frame
+        began, keys = F.col(quote(self.valid_from)), [F.col(quote(name)) for name in self.keys]
+        known = reduce(DataFrame.where, (one.isNotNull() for one in (*keys, began)), frame)
+        following = F.lead(began).over(Window.partitionBy(*keys).orderBy(began))
+        twice = F.raise_error(F.lit(f"[TABLE_KEYS] two rows have one key and one {self.valid_from}"))
+        far = F.expr(f"CAST('{_FAR_FUTURE}' AS {frame.select(began).schema[0].dataType.simpleString()})")
+        end = F.when(following == began, twice).otherwise(F.coalesce(following, far))
+        return known.select("*", end.alias(VALID_TO, metadata={HIDDEN: True}))
+
     def check_keys(self, frame: DataFrame, alias: str) -> None:
-        """Refuse rows if two of them have the same key. A key that is NULL names nothing.
+        """Refuse rows if two of them have the same key at one time. A key that is NULL names nothing.
 
         Raises
         ------
@@ -180,12 +237,12 @@ class Table:
         """
         if not self.keys:
             return
-        keys = [F.col(quote(name)) for name in self.keys]
+        keys = [F.col(quote(name)) for name in self.named_columns]
         named = reduce(DataFrame.where, (key.isNotNull() for key in keys), frame)
         twice = named.groupBy(*keys).count().where("count > 1").select(*keys)
         found = twice.limit(1).collect()
         if found:
-            which = ", ".join(f"{name}={value!r}" for name, value in found[0].asDict().items())
+            which = ", ".join(f"{name}={value}" for name, value in found[0].asDict().items())
             what = f"table {alias!r} has two rows with {which}"
             raise QueryError("TABLE_KEYS", f"{what}, and key= allows one; remove one of them")
 
@@ -202,6 +259,8 @@ class Table:
             follows += f", ends when older than {self.max_age}"
         if self.keys:
             follows += f", key {', '.join(self.keys)}"
+        if self.valid_from is not None:
+            follows += f", valid from {self.valid_from}"
         return f"{self._describe_source()}, {follows}"
 
     @property
