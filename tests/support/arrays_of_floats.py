@@ -2,7 +2,8 @@
 
     python -m tests.support.arrays_of_floats ROWS PERCENT
 
-It prints the results, and the largest sum of the resident bytes of the JVM and of all Python workers.
+It prints the results, and the largest sum of the bytes in memory of the JVM and of all Python workers. Pages
+that forked workers share count once.
 """
 
 import sys
@@ -30,13 +31,13 @@ def write_rows(folder: Path, n: int) -> None:
 
 
 def watch(peak: list[int]) -> None:
-    """Note the largest sum of resident bytes of the processes below this one."""
+    """Note the largest sum of the proportional set sizes of the processes below this one."""
     while True:
         total = 0
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):
                 # The JVM forks itself for a moment to start a program. The copy has all of its memory.
-                total += child.memory_info().rss if child.name().startswith(("java", "python")) else 0
+                total += child.memory_full_info().pss if child.name().startswith(("java", "python")) else 0
         peak[0] = max(peak[0], total)
         threading.Event().wait(0.1)
 
