@@ -55,19 +55,22 @@ def plan_lookup(
     how: How,
     resolver: Resolver,
     *,
+    table: Side,
     is_declared: bool = False,
 ) -> LookupPlan | str:
-    """Plan the lookup of a stream in a table, or say why Spark's own join must do it.
+    """Plan the lookup of one input in the other one, the table, or say why no index of the table can do it.
 
     Parameters
     ----------
     inputs : pair of Stream
-        A stream and a table, in the order of the user.
+        A stream and a table, or two tables, in the order of the user.
     phrases, predicates : sequence of Phrase, sequence of Predicate
         The condition.
     how : How
-        It preserves the stream, if any of them.
+        It does not preserve the table.
     resolver : Resolver
+    table : Side
+        Which of the inputs is the table.
     is_declared : bool
         Whether the table is a ``th.Table``, whose changes Spark's own join does not follow. It is looked up
         also if nothing but equalities narrows what an index reads.
@@ -77,7 +80,6 @@ def plan_lookup(
     compares = any(len(find_aliases(part, aliases)) == 2 for part in parts)
     if not is_declared and how.nearest is None and not compares:
         return "nothing compares the stream with the table"
-    (table,) = (side for side in Side if not inputs[side].is_streaming)
     # A table has no window, so event times are columns as others are.
     left, right = (replace(one, is_streaming=False, event_time=None).narrowed for one in inputs)
     on = tuple(phrase.text for phrase in phrases)

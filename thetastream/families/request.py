@@ -63,7 +63,7 @@ class JoinRequest:
     bounds_watermark: bool = False
     """Whether the last of several joins must know how far the watermark rises behind those before it."""
     keeps_spark_join: bool = False
-    """Whether the user asks for Spark's own join of streams with tables."""
+    """Whether the user asks for Spark's own join of streams with tables, or of two batch DataFrames."""
 
     @property
     def options(self) -> Options:

@@ -15,6 +15,7 @@ from thetastream.families.options import JoinOptions, takes
 from thetastream.joins.ask.condition import On
 from thetastream.joins.ask.request import read_request
 from thetastream.joins.ask.streams import read_frames
+from thetastream.joins.compose.batches import plan_batch_lookup
 from thetastream.joins.plan import Plan
 from thetastream.joins.planning import plan_join
 from thetastream.models.base import Model
@@ -53,7 +54,8 @@ def join(
     model : Model, "auto" or "spark", optional
         The model decides which units store and which units probe. If it is left out, or "auto", the planner
         chooses one by cost. Count windows of three streams or more need ``th.Ring``, which is chosen then.
-        "spark" keeps Spark's own join of one stream with a table.
+        "spark" keeps Spark's own join of one stream with a table, or of two batch DataFrames. Without a
+        model, one of two batch DataFrames is staged as a table if that costs less than units.
     how : str or Nearest
         ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"semi"`` or ``"anti"``, as Spark's batch joins
         name them. All but ``inner`` join two streams, in a window of event time. A tuple without partners is
@@ -126,7 +128,7 @@ def plan(
     """
     frames = read_frames(streams)
     request = read_request(frames, on, within, model, options, how=how)
-    return Plan(plan_join(request, frames))
+    return Plan(plan_batch_lookup(request, frames) or plan_join(request, frames))
 
 
 def col(name: str) -> Column:

@@ -1,4 +1,4 @@
-"""Plans a join of any kind: with tables, by one family of joins, or as joins of two inputs."""
+"""Plans a join of any kind: with tables, by one family, by joins of two inputs, or Spark's own join."""
 
 from collections.abc import Mapping
 
@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from thetastream.families.registry import find_family
 from thetastream.families.request import JoinRequest
 from thetastream.joins.ask.streams import StreamInput
+from thetastream.joins.compose.batches import plan_spark_join
 from thetastream.joins.compose.pipeline import plan_pipeline
 from thetastream.joins.compose.tables import plan_with_tables
 from thetastream.joins.joined import Joined, UnitsJoin
@@ -24,6 +25,8 @@ def plan_join(request: JoinRequest, frames: Mapping[str, DataFrame]) -> Joined:
     """
     if request.has_tables:
         return plan_with_tables(request, frames, plan_join)
+    if request.keeps_spark_join:
+        return plan_spark_join(request, frames)
     family = find_family(request)
     if family is None:
         return plan_pipeline(request, frames)

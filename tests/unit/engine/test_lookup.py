@@ -17,7 +17,6 @@ from thetastream.engine.lookup import TableRuns
 from thetastream.engine.store.run import build
 from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.lowering.physical import SidePlan
-from thetastream.lowering.query import Stream
 
 ROWS = [(n, n * 7 % 13, n * 5 % 11) for n in range(60)]
 TABLE = [(n, n % 12, n % 12 + n % 4 - 1) for n in range(30)]
@@ -50,8 +49,8 @@ def expect(on: str, how: str, rows: list[Any], table: list[Any]) -> Counter[Any]
 def plan(on: str, how: str) -> LookupPlan:
     request = make_request(on, how=how)
     stream, table = request.streams
-    inputs = stream, Stream(table.alias, table.types, table.carried, is_streaming=False)
-    planned = plan_lookup(inputs, request.conjuncts, (), HOWS[how], PlainResolver(inputs))
+    inputs = stream, table
+    planned = plan_lookup(inputs, request.conjuncts, (), HOWS[how], PlainResolver(inputs), table=Side.RIGHT)
     assert isinstance(planned, LookupPlan)
     return planned
 
@@ -122,14 +121,14 @@ def test_an_empty_table_answers_at_once(how: str) -> None:
 def test_lookups_are_left_to_spark_where_an_index_does_not_help() -> None:
     request = make_request("a.k = b.k")
     stream, table = request.streams
-    inputs = stream, Stream(table.alias, table.types, table.carried, is_streaming=False)
+    inputs = stream, table
     for on, how, why in (
         ("a.k = b.k", "inner", "no inequality"),
         ("a.k > 3", "inner", "nothing compares"),
         ("a.k < b.k AND a.id IN (b.id, 7)", "left", "Spark evaluates"),
     ):
         asked = make_request(on, how=how)
-        planned = plan_lookup(inputs, asked.conjuncts, (), HOWS[how], PlainResolver(inputs))
+        planned = plan_lookup(inputs, asked.conjuncts, (), HOWS[how], PlainResolver(inputs), table=Side.RIGHT)
         assert isinstance(planned, str)
         assert why in planned
     assert lookups.PROBES_AT_ONCE > 1000

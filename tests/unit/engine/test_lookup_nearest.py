@@ -18,7 +18,6 @@ from thetastream.engine.lookup import TableRuns
 from thetastream.engine.store.run import build
 from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.lowering.physical import SidePlan
-from thetastream.lowering.query import Stream
 
 Row = tuple[int, int | None, int | None]
 """Number, k and x."""
@@ -68,8 +67,8 @@ def plan(on: str, by: str, k: int, keep_unmatched: bool = True) -> LookupPlan:
     how = find_nearest(Nearest(k, by, keep_unmatched=keep_unmatched))
     request = make_request(on, how=how)
     stream, table = request.streams
-    inputs = stream, Stream(table.alias, table.types, table.carried, is_streaming=False)
-    planned = plan_lookup(inputs, request.conjuncts, (), how, PlainResolver(inputs))
+    inputs = stream, table
+    planned = plan_lookup(inputs, request.conjuncts, (), how, PlainResolver(inputs), table=Side.RIGHT)
     assert isinstance(planned, LookupPlan)
     return planned
 

@@ -29,7 +29,7 @@ from thetastream.models.base import AUTO, Model
 from thetastream.spark.session.configure import count_partitions
 
 SPARK = "spark"
-"""The value of ``model=`` that keeps Spark's own join of a stream with tables."""
+"""The value of ``model=`` that keeps Spark's own join of a stream with tables, or of two batch DataFrames."""
 
 
 def read_request(
@@ -78,6 +78,8 @@ def read_request(
         keeps_spark_join = model == SPARK
         asked = _read_beside_tables(list(frames), tables, within, model, given)
         within, model, given, problems = asked.within, asked.model, asked.given, [*problems, *asked.problems]
+    elif model == SPARK and len(frames) == len(tables) == 2:
+        keeps_spark_join, model = True, None
     chosen = given.values
     # 2. Read the inputs and the condition.
     needed = {**(columns or {}), **_list_needed_columns(on, kind, list(frames))}

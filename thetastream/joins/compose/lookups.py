@@ -14,6 +14,7 @@ from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import relocate
 from thetastream.core.folder import is_uri
 from thetastream.core.how import INNER
+from thetastream.core.sides import Side
 from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.families.request import JoinRequest
 from thetastream.joins.ask.catalyst import Catalyst
@@ -99,13 +100,15 @@ def plan_stream_lookup(
 ) -> TableLookup | str:
     """Plan the lookup of a stream in the only table, or say why Spark's own join must do it."""
     left, right = request.streams
-    (table,) = (frames[one.alias] for one in request.streams if not one.is_streaming)
+    (side,) = (side for side in Side if not request.streams[side].is_streaming)
+    table = frames[request.streams[side].alias]
     plan = plan_lookup(
         (left, right),
         request.conjuncts,
         request.predicates,
         request.how,
         request.resolver,
+        table=side,
         is_declared=find_declared(table) is not None,
     )
     return plan if isinstance(plan, str) else make_lookup(plan, table, folder)
@@ -157,5 +160,5 @@ def plan_rows_lookup(
     written = [parse(relocate(phrase, inside, write)) for phrase in phrases]
     frame = frames[table.alias]
     is_declared = find_declared(frame) is not None
-    plan = plan_lookup((rows, table), written, (), INNER, catalyst, is_declared=is_declared)
+    plan = plan_lookup((rows, table), written, (), INNER, catalyst, table=Side.RIGHT, is_declared=is_declared)
     return plan if isinstance(plan, str) else make_lookup(plan, frame, folder, alias)

@@ -164,7 +164,7 @@ class TablesJoin:
             else:
                 rows = rows.crossJoin(table) if step.join == "inner" else rows.join(table, how=step.join)
             for predicate in step.predicates:
-                rows = self._call(rows, predicate)
+                rows = keep_rows(rows, predicate, self.given)
         hidden = {step.table.alias for step in self.steps if step.join in ("semi", "anti")}
         return rows.select(*(quote(known.alias) for known in self.given if known.alias not in hidden))
 
@@ -181,37 +181,11 @@ class TablesJoin:
         return rows
 
     def _gather(self, stream: Stream, is_padded: bool = False) -> DataFrame:
-        """Gather the columns of a stream or table into one struct column.
-
-        The struct may be NULL in the rows of a left join. If Spark then takes the columns in it for never
-        NULL, later joins read them as 0.
-        """
-        frame, row = self.frames[stream.alias], F.struct("*")
+        """Gather the columns of a stream or table into one struct column."""
+        frame = self.frames[stream.alias]
         if self.looks_up:
             frame = frame.select(*(quote(name) for name, _ in stream.narrowed.types))
-        if is_padded:
-            fields = [StructField(each.name, each.dataType, True, each.metadata) for each in frame.schema]
-            row = row.cast(StructType(fields))
-        return frame.select(row.alias(stream.alias))
-
-    def _call(self, rows: DataFrame, predicate: Predicate) -> DataFrame:
-        """Keep the rows for which a predicate is true."""
-        known = {stream.alias.casefold(): stream for stream in self.given}
-        columns: list[list[tuple[str, Carried]]] = []
-        instants = set()
-        n_columns = 0
-        for alias, names in predicate.columns:
-            stream = known[alias.casefold()]
-            carried = {c.field.casefold(): c for c in stream.carried} | {c.field: c for c in stream.carried}
-            own = []
-            for name in names:
-                column = carried.get(name) or carried[name.casefold()]
-                own.append((name, replace(column, block_column=f"__read_{n_columns}")))
-                n_columns += 1
-                if stream.type_of(column.field) == "timestamp":
-                    instants.add((alias, name))
-            columns.append(own)
-        return filter_rows(rows, predicate, [alias for alias, _ in predicate.columns], columns, instants)
+        return gather_struct(frame, stream.alias, is_padded)
 
 
 def plan_with_tables(
@@ -232,7 +206,7 @@ def plan_with_tables(
     if isinstance(folder, TableFolder) and len(given) == 2:
         lookup = plan_stream_lookup(request, frames, folder)
     if isinstance(lookup, str) and lookup:
-        _refuse_declared(frames, tables, lookup)
+        refuse_declared(frames, tables, lookup)
     if isinstance(lookup, str) and request.how.nearest is not None:
         what = f"{request.how.name} needs an index of the table {tables[0].alias!r}, and there is none"
         raise QueryError("HOW", f"{what}, because {lookup}; leave how out and rank in foreachBatch")
@@ -270,12 +244,12 @@ def plan_with_tables(
         steps = (TableStep(tables[0], written, (), _name_join(request.how), lookup),)
     for step in steps:
         if isinstance(step.lookup, str):
-            _refuse_declared(frames, [step.table], step.lookup)
+            refuse_declared(frames, [step.table], step.lookup)
     on = list_conditions(request.on, request.predicates)
     return TablesJoin(given, frames, joined, filters, steps, request.has_result_time, on)
 
 
-def _refuse_declared(frames: Mapping[str, DataFrame], tables: Sequence[Stream], why: str) -> None:
+def refuse_declared(frames: Mapping[str, DataFrame], tables: Sequence[Stream], why: str) -> None:
     """Refuse a ``th.Table`` of which there is no index. Spark's own join does not follow its changes.
 
     Raises
@@ -365,3 +339,36 @@ def _make_predicate_error(how: How, table: Stream, predicate: Predicate, why: st
     what = f"how={how.name!r} with the table {table.alias!r} is Spark's own join, which calls no Python "
     hint = "write the condition in SQL, or add a comparison that an index of the table can use"
     return QueryError("HOW", f"{what}predicate ({predicate.name}), because {why}; {hint}")
+
+
+def gather_struct(frame: DataFrame, alias: str, is_padded: bool) -> DataFrame:
+    """Gather the columns of a DataFrame into one struct column.
+
+    If it is padded, the struct is NULL in some rows of an outer join. If Spark then takes the columns in it
+    for never NULL, later joins read them as 0.
+    """
+    row = F.struct("*")
+    if is_padded:
+        fields = [StructField(each.name, each.dataType, True, each.metadata) for each in frame.schema]
+        row = row.cast(StructType(fields))
+    return frame.select(row.alias(alias))
+
+
+def keep_rows(rows: DataFrame, predicate: Predicate, inputs: Sequence[Stream]) -> DataFrame:
+    """Keep the rows for which a predicate is true. Rows have one struct column per alias of ``inputs``."""
+    known = {stream.alias.casefold(): stream for stream in inputs}
+    columns: list[list[tuple[str, Carried]]] = []
+    instants = set()
+    n_columns = 0
+    for alias, names in predicate.columns:
+        stream = known[alias.casefold()]
+        carried = {c.field.casefold(): c for c in stream.carried} | {c.field: c for c in stream.carried}
+        own = []
+        for name in names:
+            column = carried.get(name) or carried[name.casefold()]
+            own.append((name, replace(column, block_column=f"__read_{n_columns}")))
+            n_columns += 1
+            if stream.type_of(column.field) == "timestamp":
+                instants.add((alias, name))
+        columns.append(own)
+    return filter_rows(rows, predicate, [alias for alias, _ in predicate.columns], columns, instants)
