@@ -144,6 +144,19 @@ def test_nearest_among_similar_rows(spark: SparkSession) -> None:
     assert found == Counter((mine, theirs) for mine, theirs, distance in pairs if distance == least[mine])
 
 
+def test_tasks_that_measure_expressions(spark: SparkSession) -> None:
+    a, b = (draw_frame(spark, seed, 60) for seed in (9, 10))
+    on = {"near": NEAR, "twice": "vector_inner_product(transform(a.v, e -> e * 2F), b.v) >= 9 AND a.k = b.k"}
+    together = th.join_many({"a": a, "b": b}, {name: {"on": text} for name, text in on.items()}).together
+    found = Counter(map(tuple, together.select("task", "a.id", "b.id").collect()))
+    wanted: Counter[tuple[Any, ...]] = Counter()
+    for name, text in on.items():
+        pairs = a.alias("a").join(b.alias("b"), F.expr(text)).select(F.lit(name), "a.id", F.col("b.id"))
+        wanted.update(map(tuple, pairs.collect()))
+    assert found == wanted
+    assert {name for name, *_ in found} == {*on}
+
+
 def test_vectors_of_two_sizes(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame(
         [(n, [1.0, 2.0, 2.0][: 2 + n % 2], n) for n in range(8)], "id BIGINT, v ARRAY<FLOAT>, s BIGINT"

@@ -103,11 +103,13 @@ def evaluate(predicate: PythonPredicate, sides: CandidateRows) -> npt.NDArray[np
     Raises
     ------
     PredicateError
-        PREDICATE_RAISED or PREDICATE_RESULT.
+        PREDICATE_RAISED or PREDICATE_RESULT; VECTOR_DIMENSION of a measure of vectors.
     """
     n = len(sides[0][1])
     try:
         answer = _call(predicate, sides)
+    except PredicateError:
+        raise
     except Exception as error:
         raise PredicateError(
             "PREDICATE_RAISED",

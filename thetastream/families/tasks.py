@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from thetastream.core.condition import SideSpec
 from thetastream.core.errors import QueryError
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
@@ -26,6 +25,7 @@ from thetastream.families.pairs.plan import PairsPlan
 from thetastream.lowering.domains import write_literal
 from thetastream.lowering.identity import MODEL, Parts, Reading, identify_model
 from thetastream.lowering.lower import write_guarded
+from thetastream.lowering.payload import rename_columns
 from thetastream.lowering.physical import Filter, PhysicalPlan, SidePlan
 from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Fact, Section, format_average, format_one_line
@@ -234,17 +234,7 @@ def _rename_keys(plan: PhysicalPlan) -> PhysicalPlan:
         replace(side, computed=tuple((name_key_column(text), text) for _, text in side.computed))
         for side in plan.sides
     ]
-    specs = [_rename_spec_keys(spec, new) for spec, new in zip(plan.condition.sides, names, strict=True)]
-    condition = replace(plan.condition, sides=(specs[0], specs[1]))
-    return replace(plan, sides=(sides[0], sides[1]), condition=condition)
-
-
-def _rename_spec_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
-    return replace(
-        spec,
-        computed=tuple(names[column] for column in spec.computed),
-        keys=tuple(replace(key, column=names.get(key.column, key.column)) for key in spec.keys),
-    )
+    return replace(plan, sides=(sides[0], sides[1]), condition=rename_columns(plan.condition, names))
 
 
 def _explain_shared(plan: TasksPlan) -> Iterator[Fact]:

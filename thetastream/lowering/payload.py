@@ -31,7 +31,7 @@ def exchange_payload(
         for side, mine in zip(plan.sides, carried, strict=True)
     ]
     sides = [replace(side, carried=mine) for side, mine in zip(plan.sides, carried, strict=True)]
-    condition = _rename(plan.condition, names)
+    condition = rename_columns(plan.condition, names)
     specs = [
         replace(spec, columns=tuple(column.block_column for column in mine))
         for spec, mine in zip(condition.sides, carried, strict=True)
@@ -40,16 +40,13 @@ def exchange_payload(
     return replace(plan, sides=(sides[0], sides[1]), condition=condition)
 
 
-def _rename(condition: Condition, names: Sequence[Mapping[str, str]]) -> Condition:
-    """Return the condition with the new names of each side's payload columns.
-
-    Computed columns keep their names.
-    """
+def rename_columns(condition: Condition, names: Sequence[Mapping[str, str]]) -> Condition:
+    """Return the condition with new names of some columns of each side."""
     left, right = (_rename_keys(spec, new) for spec, new in zip(condition.sides, names, strict=True))
     return replace(
         condition,
         sides=(left, right),
-        predicates=tuple(_rename_columns(predicate, names) for predicate in condition.predicates),
+        predicates=tuple(_rename_predicate(predicate, names) for predicate in condition.predicates),
         same=tuple(
             (names[0].get(mine, mine), names[1].get(theirs, theirs)) for mine, theirs in condition.same
         ),
@@ -63,12 +60,13 @@ def _rename_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
 
     return replace(
         spec,
+        computed=tuple(names.get(column, column) for column in spec.computed),
         keys=tuple(rename(key) for key in spec.keys),
         time=None if spec.time is None else rename(spec.time),
     )
 
 
-def _rename_columns(predicate: PythonPredicate, names: Sequence[Mapping[str, str]]) -> PythonPredicate:
+def _rename_predicate(predicate: PythonPredicate, names: Sequence[Mapping[str, str]]) -> PythonPredicate:
     left, right = (
         tuple((argument, new.get(block, block)) for argument, block in columns)
         for columns, new in zip(predicate.columns, names, strict=True)

@@ -36,6 +36,8 @@ Singles = npt.NDArray[np.float32]
 ROUNDOFF = 2.0**-24
 SHORTEST, LONGEST = 2.0**-60, 2.0**60
 """Vectors of other lengths could overflow or lose all their digits in single precision."""
+COSINE, PRODUCT, DISTANCE = 0, 1, 2
+"""The numbers of the functions in ``thetastream.kernels``, which loads Numba."""
 TILE_ROWS = 4096
 """The number of stored vectors in a tile. A tile of 1,024 probes then has 16 MB."""
 
@@ -85,25 +87,22 @@ class VectorMeasure(PairMeasure):
         from thetastream.kernels import measure_pairs  # loads Numba
 
         values = np.zeros(len(left_rows), dtype=np.float64)
-        a, b = _read(left), _read(right)
-        is_null = a.is_null[left_rows] | b.is_null[right_rows]
-        sizes, others = a.sizes[left_rows], b.sizes[right_rows]
-        unequal = np.flatnonzero((sizes != others) & ~is_null)
+        a, b = _read(left, left_rows), _read(right, right_rows)
+        is_null = a.is_null | b.is_null
+        unequal = np.flatnonzero((a.sizes != b.sizes) & ~is_null)
         if len(unequal):
             at = unequal[0]
             raise PredicateError(
                 "VECTOR_DIMENSION",
-                f"{self.name} compares vectors of one size; a vector of {sizes[at]} floats met one of "
-                f"{others[at]}: add the conjunct size(...) = size(...) of both vectors to the condition",
+                f"{self.name} compares vectors of one size; a vector of {a.sizes[at]} floats met one of "
+                f"{b.sizes[at]}: add the conjunct size(...) = size(...) of both vectors to the condition",
             )
-        is_null |= a.has_null[left_rows] | b.has_null[right_rows]
-        measure_pairs(
-            self.kind, a.floats, a.starts[left_rows], b.floats, b.starts[right_rows], sizes, values, is_null
-        )
+        is_null |= a.has_null | b.has_null
+        measure_pairs(self.kind, a.floats, a.starts, b.floats, b.starts, a.sizes, values, is_null)
         return Values(values, is_null)
 
     def derive(self, column: pa.Array) -> Vectors:
-        lists = _read(column)
+        lists = _read(column, np.arange(len(column)))
         is_plain = ~(lists.is_null | lists.has_null) & (lists.sizes > 0)
         sizes, counts = np.unique(lists.sizes[is_plain], return_counts=True)
         size = int(sizes[counts.argmax()]) if len(sizes) else 0
@@ -161,7 +160,7 @@ class Cosine(VectorMeasure):
     """The cosine of the angle between two vectors."""
 
     name = "vector_cosine_similarity"
-    kind = 0
+    kind = COSINE
 
     def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
         is_above = op in (">", ">=")
@@ -174,7 +173,7 @@ class Product(VectorMeasure):
     """The sum of the products of the elements."""
 
     name = "vector_inner_product"
-    kind = 1
+    kind = PRODUCT
 
     def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
         is_above = op in (">", ">=")
@@ -188,7 +187,7 @@ class Distance(VectorMeasure):
     """The length of the difference of two vectors."""
 
     name = "vector_l2_distance"
-    kind = 2
+    kind = DISTANCE
 
     def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
         is_above = op in ("<", "<=")  # near vectors have great products
@@ -237,7 +236,7 @@ def pair_all(probes: Int64s, stored: Int64s, capacity: int) -> Iterator[tuple[In
 
 
 class _Lists(NamedTuple):
-    """A column of arrays of floats."""
+    """Some rows of a column of arrays of floats."""
 
     floats: Singles
     starts: Int64s
@@ -246,16 +245,24 @@ class _Lists(NamedTuple):
     has_null: npt.NDArray[np.bool_]
 
 
-def _read(column: pa.Array) -> _Lists:
-    offsets = column.offsets.to_numpy().astype(np.int64)
+def _read(column: pa.Array, rows: Int64s) -> _Lists:
+    """Read these rows, in time that does not depend on the number of the others."""
     values = column.values
-    is_null = column.is_null().to_numpy(zero_copy_only=False)
-    has_null = np.zeros(len(column), dtype=np.bool_)
+    has_null = np.zeros(len(rows), dtype=np.bool_)
+    if values.null_count:
+        distinct, rows = np.unique(rows, return_inverse=True)
+        column = column.take(pa.array(distinct))
+        values = column.values
+    offsets = column.offsets.to_numpy()
+    starts, ends = (offsets[at].astype(np.int64) for at in (rows, rows + 1))
+    is_null = np.zeros(len(rows), dtype=np.bool_)
+    if column.null_count:
+        is_null = column.is_null().to_numpy(zero_copy_only=False)[rows]
     if values.null_count:
         before = np.concatenate([[0], np.cumsum(values.is_null().to_numpy(zero_copy_only=False))])
-        has_null = before[offsets[1:]] > before[offsets[:-1]]
+        has_null = before[ends] > before[starts]
         values = values.fill_null(0.0)
-    return _Lists(values.to_numpy(), offsets[:-1], np.diff(offsets), is_null, has_null)
+    return _Lists(values.to_numpy(), starts, ends - starts, is_null, has_null)
 
 
 def _gather(lists: _Lists, rows: Int64s, size: int) -> Singles:
