@@ -189,10 +189,13 @@ def index_specs(condition: Condition) -> st.SearchStrategy[IndexSpec]:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """Draw a whole run: watermarks only rise, and tuples are early, late and out of order."""
+def cases(draw: st.DrawFn, has_measures: bool = True) -> Case:
+    """Draw a whole run: watermarks only rise, and tuples are early, late and out of order.
+
+    ``has_measures`` says whether conditions may have measures, which read the payload of both sides.
+    """
     condition = draw(conditions())
-    if draw(st.booleans()):
+    if has_measures and draw(st.booleans()):
         condition = draw(measure_vectors(condition))
     identity = iter(range(10_000))
 

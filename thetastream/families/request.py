@@ -139,6 +139,7 @@ class JoinRequest:
             conjuncts=tuple(conjuncts),
             predicates=tuple(predicates),
             has_result_time=False,
+            keeps_spark_join=False,  # it is about the tables
             problems=(),
         )
 

@@ -63,7 +63,7 @@ def is_chosen(a: int, b: int) -> bool:
 
 @pytest.mark.parametrize("name", ANSWERING)
 @draw_cases(25)
-@given(data=st.data(), case=cases(), is_tiny=st.booleans())
+@given(data=st.data(), case=cases(has_measures=False), is_tiny=st.booleans())
 def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Case, is_tiny: bool) -> None:
     how = HOWS[name]
     if case.condition.window is None and name != "semi":
@@ -87,7 +87,7 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
 
 @pytest.mark.parametrize("name", ANSWERING)
 @draw_cases(15)
-@given(data=st.data(), case=cases())
+@given(data=st.data(), case=cases(has_measures=False))
 def test_each_answer_comes_in_the_epoch_in_which_a_single_unit_gives_it(
     name: str, data: st.DataObject, case: Case
 ) -> None:
@@ -115,7 +115,7 @@ def test_each_answer_comes_in_the_epoch_in_which_a_single_unit_gives_it(
 
 @pytest.mark.parametrize("name", ANSWERING)
 @draw_cases(8)
-@given(data=st.data(), case=cases())
+@given(data=st.data(), case=cases(has_measures=False))
 def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case: Case) -> None:
     how, rows = HOWS[name], gather_rows(case)
     run = TwoUnits(case, how, data.draw(models(how, case.condition)), is_chosen)
@@ -129,7 +129,13 @@ def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case:
 
 
 @draw_cases(30)
-@given(data=st.data(), case=cases(), k=st.integers(1, 3), keeps=st.booleans(), is_tiny=st.booleans())
+@given(
+    data=st.data(),
+    case=cases(has_measures=False),
+    k=st.integers(1, 3),
+    keeps=st.booleans(),
+    is_tiny=st.booleans(),
+)
 def test_the_nearest_of_the_nested_loop(
     data: st.DataObject, case: Case, k: int, keeps: bool, is_tiny: bool
 ) -> None:
