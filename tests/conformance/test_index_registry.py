@@ -131,7 +131,7 @@ def test_hops_use_a_registered_shape(striped: Shape, table: DataFrame, tmp_path:
 def test_the_nested_loop_tries_a_registered_shape(striped: Shape) -> None:
     tried = set()
 
-    @draw_cases(200)
+    @draw_cases(600)
     @given(cases())
     def agree(case: Case) -> None:
         tried.update(index.shape.name for index in case.indexes)
