@@ -179,7 +179,7 @@ def index_specs(condition: Condition) -> st.SearchStrategy[IndexSpec]:
     def specs(ranges: list[int]) -> list[IndexSpec]:
         # All ranges count as bands and are permuted, so that each shape is tried over each of them.
         drawn = Indexable(
-            offer.equalities, tuple(ranges), tuple(ranges), (), (), offer.overlaps, offer.measured
+            offer.equalities, tuple(ranges), tuple(ranges), (), (), offer.overlaps, offer.has_measure
         )
         fits = [(shape, shape.fit(drawn, is_asked=True)) for shape in SHAPES.values()]
         return [IndexSpec(shape, fit.equalities, fit.dimensions) for shape, fit in fits if fit is not None]

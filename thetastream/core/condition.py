@@ -151,7 +151,6 @@ class MeasuredPair:
 
     columns: tuple[str, str]
     limit: MeasureLimit
-    text: str = ""
 
     @property
     def check(self) -> PythonPredicate:

@@ -79,8 +79,8 @@ class Indexable(NamedTuple):
     overlaps: tuple[tuple[int, int], ...] = ()
     """Pairs of one-sided dimensions, of which one bounds stored tuples from above and the other one from
     below, over different keys of one domain: the overlap of intervals."""
-    measured: tuple[int, ...] = ()
-    """Measures that are compared with a constant."""
+    has_measure: bool = False
+    """Whether a measure is compared with a constant."""
 
     @classmethod
     def of(cls, condition: Condition) -> "Indexable":
@@ -95,7 +95,7 @@ class Indexable(NamedTuple):
             window=window,
             window_bands=window if condition.window is not None and condition.window.is_two_sided else (),
             overlaps=tuple(_find_overlaps(condition)),
-            measured=tuple(range(len(condition.measured))),
+            has_measure=bool(condition.measured),
         )
 
 

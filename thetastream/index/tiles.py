@@ -33,7 +33,7 @@ class Tiles(Scan):
     layout = LayoutRules(has_one_bucket=True, uses_measures=True)
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
-        if not offer.measured or ((offer.equalities or offer.bands) and not is_asked):
+        if not offer.has_measure or ((offer.equalities or offer.bands) and not is_asked):
             return None
         return Fit((), (), "a measure of all tuples in the window")
 
@@ -50,7 +50,7 @@ class HashTiles(Hash):
     layout = LayoutRules(uses_measures=True)
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
-        if not offer.measured or not offer.equalities or (offer.bands and not is_asked):
+        if not offer.has_measure or not offer.equalities or (offer.bands and not is_asked):
             return None
         return Fit(offer.equalities, (), "equalities, then a measure of all tuples of a bucket")
 

@@ -71,7 +71,6 @@ class Measured:
     f: Phrase
     g: Phrase
     limit: MeasureLimit
-    text: str
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,7 @@ def _build_measured(measured: Measured, rewritten: Rewritten) -> MeasuredPair:
         keys.find_values(phrase)
         for keys, phrase in zip(rewritten.keys, (measured.f, measured.g), strict=True)
     )
-    return MeasuredPair((left, right), measured.limit, measured.text)
+    return MeasuredPair((left, right), measured.limit)
 
 
 # State

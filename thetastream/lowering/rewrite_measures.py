@@ -37,7 +37,7 @@ def rewrite_measure(conjunct: Conjunct, comparison: Comparison) -> bool:
         return False
     for keys, phrase in zip(conjunct.out.keys, (f, g), strict=True):
         keys.add_values(phrase)
-    conjunct.out.measured.append(Measured(f, g, MeasureLimit(measure, op, limit), conjunct.text))
+    conjunct.out.measured.append(Measured(f, g, MeasureLimit(measure, op, limit)))
     conjunct.add_note("measure", f"units compute {measure.name} as Spark does")
     return True
 

@@ -67,7 +67,7 @@ def probe_segments(
         widest = probe_facts.widest + run.facts.widest
         capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
         most = 1 if has_one else HIGHEST
-        measured = _prepare_measure(plan, run, probe_facts, _pick_places(len(probes), order, chosen))
+        measured = _prepare_measure(plan, run, probe_facts, len(probes), order, chosen)
         for found, stored, candidates in search(plan, run, query, chosen, skip, capacity, most, measured):
             if has_one:
                 is_open[found] = False
@@ -80,16 +80,14 @@ def probe_segments(
                 yield found[part], run.payload, stored[part], candidates if part.start == 0 else 0
 
 
-def _pick_places(n: int, order: Int64s | None, chosen: Int64s | None) -> Int64s:
-    """List the rows of the chosen probes."""
-    places = np.arange(n) if order is None else order
-    return places if chosen is None else places[chosen]
-
-
-def _prepare_measure(plan: IndexPlan, run: Run, facts: RowFacts, places: Int64s) -> MeasuredSearch | None:
+def _prepare_measure(
+    plan: IndexPlan, run: Run, facts: RowFacts, n: int, order: Int64s | None, chosen: Int64s | None
+) -> MeasuredSearch | None:
     """Prepare the first measure of the condition, if the shape of the index uses measures."""
     if not plan.index.shape.layout.uses_measures:
         return None
+    places = np.arange(n) if order is None else order
+    places = places if chosen is None else places[chosen]
     one = plan.condition.measured[0]
     mine, theirs = one.columns[plan.stored.other], one.columns[plan.stored]
     measure = one.limit.measure
