@@ -286,7 +286,7 @@ def test_a_table_without_an_index_is_refused(stream: Stream, ranges: Ranges, tmp
 
 def test_a_key_that_occurs_twice_is_refused(stream: Stream, ranges: Ranges, tmp_path: Path) -> None:
     table = th.Table(ranges.path, key="low")
-    th.plan({"a": stream.frame, "t": table}, ON, mailbox=str(tmp_path))
+    plan = th.plan({"a": stream.frame, "t": table}, ON, mailbox=str(tmp_path))
     assert th.stage(table)[0]["version"] == 1
     spark = stream.frame.sparkSession
     rows = [(None, 1, "a"), (None, 2, "b"), (7, 9, "c"), (7, 8, "d")]
@@ -295,6 +295,12 @@ def test_a_key_that_occurs_twice_is_refused(stream: Stream, ranges: Ranges, tmp_
         th.stage(table)
     (staging,) = table.stagings.values()
     assert staging.folder.open_versions(staging.name).list_numbers() == [1]
+    # A query that starts now goes on with the last version, and one without a version is refused.
+    with pytest.warns(th.errors.RefusedVersionWarning, match="TABLE_KEYS.*goes on with the last version"):
+        plan.dataframe()
+    elsewhere = th.plan({"a": stream.frame, "t": table}, ON, mailbox=str(tmp_path / "elsewhere"))
+    with pytest.raises(th.QueryError, match="TABLE_KEYS"):
+        elsewhere.dataframe()
     ranges.overwrite(spark.createDataFrame(rows[:3], "low BIGINT, high BIGINT, name STRING"))
     assert th.stage(table)[0]["version"] == 2
 

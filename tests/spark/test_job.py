@@ -103,6 +103,43 @@ def test_the_commands_of_the_docs_run(here, tmp_path, monkeypatch):
     assert here("sql", f"{statement} WITHIN 1 minute", "--json", *sources)[:2] == (0, '{"n":30}\n')
 
 
+def test_a_job_reads_a_table_that_a_scheduler_stages(here, spark, tmp_path):
+    rows = [(1, "2026-01-01 00:00:00", 10), (1, "2026-01-02 00:00:00", 20)]
+
+    def write_table(rows):
+        frame = spark.createDataFrame(rows, "k INT, since STRING, rate INT")
+        frame.selectExpr("k", "CAST(since AS TIMESTAMP) AS since", "rate").write.mode("overwrite").parquet(
+            str(tmp_path / "rates")
+        )
+
+    write_table(rows)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "job.toml").write_text(
+        """
+        sql = "SELECT a.id, r.rate FROM a LEFT JOIN rates FOR SYSTEM_TIME AS OF a.ts AS r ON a.k = r.k"
+        checkpoint = "checkpoint"
+        sources.a = {format = "csv", path = "a", schema = "id INT, k INT, ts TIMESTAMP", event_time = "ts"}
+        tables.rates = {path = "rates", key = "k", valid_from = "since"}
+        sink = {format = "parquet", path = "out"}
+        """
+    )
+    job = tmp_path / "job.toml"
+    tuples = ["1,1,2026-01-01 12:00:00", "2,1,2026-01-02 12:00:00", "3,2,2026-01-02 12:00:00"]
+    (tmp_path / "a" / "1.csv").write_text("".join(f"{one}\n" for one in tuples))
+    assert here("run", job, "--until-caught-up")[0] == 0
+    write_table([*rows, (2, "2026-01-02 00:00:00", 30)])
+    code, printed, _ = here("stage", job, "rates", "--json")
+    line = json.loads(printed)
+    assert (code, line["table"], line["alias"], line["version"], line["rows"]) == (0, "rates", "r", 2, 3)
+    (tmp_path / "a" / "2.csv").write_text("4,2,2026-01-02 12:00:00\n")
+    assert here("run", job, "--until-caught-up")[0] == 0
+    found = ds.dataset(list_committed(tmp_path / "out")).to_table().to_pylist()
+    assert sorted((row["id"], row["rate"]) for row in found) == [(1, 10), (2, 20), (3, None), (4, 30)]
+    code, _, errors = here("stage", job, "rate")
+    assert code == 1
+    assert "[UNKNOWN_SOURCE] the job has no table 'rate'; did you mean 'rates'?" in errors
+
+
 def test_a_job_keeps_its_results_in_a_store_of_any_kind(here, spark, tmp_path, monkeypatch):
     # A kind from outside the package. Workers get its class by value, as from a notebook.
     monkeypatch.setitem(REGISTRY, "sqlite", sqlite_store.SqliteStore)

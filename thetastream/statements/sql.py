@@ -83,7 +83,7 @@ def sql(
 def explain(
     spark: SparkSession,
     text: str,
-    streams: Mapping[str, DataFrame] | None = None,
+    streams: Mapping[str, Any] | None = None,
     model: Model | str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> str:

@@ -65,6 +65,44 @@ def test_wrong_options_of_a_job_are_refused(tables, expected, tmp_path):
         parse_job(GOOD | tables, tmp_path)
 
 
+def test_a_job_may_have_tables(tmp_path):
+    tables = {
+        "Rates": {"path": "rates", "every": "1 minute", "key": ["k"], "valid_from": "since", "keep": 5},
+        "prices": {"format": "jdbc", "options": {"url": "jdbc:x", "dbtable": "prices"}, "key": "id"},
+    }
+    sql = "SELECT a.value FROM a LEFT JOIN rates FOR SYSTEM_TIME AS OF a.timestamp ON a.value = rates.k"
+    job = parse_job(GOOD | {"sql": sql, "tables": tables}, tmp_path)
+    rates, prices = job.tables["rates"], job.tables["prices"]
+    assert (rates.source, rates.every, rates.keys, rates.valid_from, rates.keep) == (
+        str(tmp_path / "rates"),
+        "1 minute",
+        ("k",),
+        "since",
+        5,
+    )
+    assert (prices.source, prices.format, prices.keys) == (None, "jdbc", ("id",))
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ({}, "MISSING_KEY.*table 't' must have 'path'"),
+        ({"path": "p", "evry": "1 s"}, "UNKNOWN_KEY.*did you mean 'every'"),
+        ({"path": "p", "key": [1]}, "BAD_VALUE.*a string or a list of strings"),
+        ({"path": "p", "keep": 0}, "BAD_VALUE.*keep must be an integer of at least 1"),
+        ({"path": "p", "every": "soon"}, "INVALID_DURATION.*every"),
+        ({"path": "p", "valid_from": "since"}, "VALID_FROM.*needs key="),
+        ({"path": "p", "options": {"a": {"b": 1}}}, "BAD_VALUE.*the options of table 't'"),
+        (7, r"BAD_VALUE.*\[tables.t\]"),
+    ],
+)
+def test_wrong_tables_of_a_job_are_refused(table, expected, tmp_path):
+    with pytest.raises(QueryError, match=expected):
+        parse_job(GOOD | {"tables": {"t": table}}, tmp_path)
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*'A' must have another name"):
+        parse_job(GOOD | {"tables": {"A": {"path": "p"}}}, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "condition", "words"),
     [

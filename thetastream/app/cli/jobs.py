@@ -14,7 +14,7 @@ from thetastream.app.cli.shared_arguments import AddCommand, open_session, read_
 from thetastream.app.job.check import Finding, check_job
 from thetastream.app.job.checkpoint import lock
 from thetastream.app.job.document import read_job
-from thetastream.app.job.run import describe_epoch, explain_job
+from thetastream.app.job.run import describe_epoch, explain_job, stage_tables
 from thetastream.app.job.run import run as run_job
 from thetastream.core.errors import ThetastreamError
 from thetastream.runtime.observe.open_telemetry import OTLP
@@ -94,6 +94,16 @@ def add_commands(add: AddCommand) -> None:
         help="send metrics to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
     )
 
+    parser = add(
+        "stage",
+        stage,
+        "look whether tables of a job have changed, and stage their rows as new versions",
+        epilog="examples:\n  thetastream stage job.toml prices\n\n"
+        "A scheduler may call it while the job runs. The next epoch reads the new version.",
+    )
+    _add_job_arguments(parser)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables; all tables by default")
+
     parser = add("explain", explain, "show how the join of a job will run")
     _add_job_arguments(parser)
 
@@ -155,6 +165,17 @@ def run(arguments: argparse.Namespace) -> int:
             sent_to: Literal["otlp"] | None = OTLP if arguments.otlp else None
             export_metrics(spark, port=None, json_lines=arguments.metrics, open_telemetry=sent_to)
         run_job(spark, job, say, arguments.until_caught_up, arguments.seconds)
+    return 0
+
+
+def stage(arguments: argparse.Namespace) -> int:
+    """Stage tables of a job that have changed, and print the newest version of each."""
+    job = read_job(arguments.job)
+    with open_session(job.spark) as spark:
+        for line in stage_tables(spark, job, arguments.tables):
+            staged = {**line, "staged_at": line["staged_at"].isoformat()}
+            text = "{table} ({alias}): version {version}, {rows:,} rows, staged at {staged_at}"
+            print(json.dumps(staged) if arguments.json else text.format(**staged))
     return 0
 
 

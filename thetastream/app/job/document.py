@@ -1,7 +1,7 @@
 """Reads ``job.toml``, and lists all errors of the file at once, without Spark.
 
 sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"
-[sources.NAME]  [sink]  [sinks.NAME]  [model]  [shed]  [statistics]  [options]  [spark]
+[sources.NAME]  [tables.NAME]  [sink]  [sinks.NAME]  [model]  [shed]  [statistics]  [options]  [spark]
 
 It also checks the statements of a job against its sources and sinks.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from thetastream.app.job.changing_tables import parse_table
 from thetastream.app.job.decoding import DECODERS
 from thetastream.app.job.names import find_name_problems, find_results
 from thetastream.app.job.schemas import Columns, find_columns
@@ -36,6 +37,7 @@ from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Select, Statement, View, find_inputs, list_selects
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems, suggest, suggest_or_list
 from thetastream.core.spans import Rows
+from thetastream.spark.tables.table import Table
 from thetastream.statements.errors import sort_problems
 from thetastream.statements.insert import find_mode_problems, find_store_mode_problems
 from thetastream.statements.sink_store import SinkStore
@@ -46,6 +48,7 @@ _KEYS = {
     "trigger": str,
     "name": str,
     "sources": dict,
+    "tables": dict,
     "sink": dict,
     "sinks": dict,
     "model": dict,
@@ -68,8 +71,10 @@ class Document:
     """The errors by section of the file: the name of a table, "sql", or "" for the top of the file."""
     sources: dict[str, SourceSpec] = field(default_factory=dict)
     """The sources whose values have the right types, by name in lower case."""
+    tables: dict[str, Table] = field(default_factory=dict)
+    """The tables without errors, by name in lower case."""
     columns: dict[str, Columns | None] = field(default_factory=dict)
-    """The declared columns of each source, by its name in lower case; None if only Spark knows them."""
+    """The declared columns of each source and table, by name in lower case; None if only Spark knows them."""
     script: Sequence[Statement] = ()
     """The statements. There are none if the text has an error of grammar."""
     job: Job | None = None
@@ -140,6 +145,8 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
         document.get_problems("").append(span_problem)
     for name, table in get_table(found, "sources").items():
         _read_source(document, name, table, folder)
+    for name, table in get_table(found, "tables").items():
+        _read_table(document, name, table, folder)
     sinks = {
         name: parse_sink(table, folder, f"sink {name!r}", document.get_problems(f"sinks.{name}"))
         for name, table in get_table(found, "sinks").items()
@@ -152,7 +159,8 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     text = found.get("sql")
     if isinstance(text, str):
         sources = found.get("sources")
-        sink = _read_script(document, text, sink, sinks, list(sources) if isinstance(sources, dict) else None)
+        names = [*sources, *get_table(found, "tables")] if isinstance(sources, dict) else None
+        sink = _read_script(document, text, sink, sinks, names)
     for problems in document.problems.values():
         problems[:] = _drop_consequences(problems)
     if not document.all_problems:
@@ -165,6 +173,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             name=found.get("name"),
             model=model,
             options=options,
+            tables=document.tables,
             spark=dict(get_table(found, "spark")),
         )
     return document
@@ -201,6 +210,18 @@ def _read_source(document: Document, name: str, table: object, folder: Path) -> 
     document.sources[name.casefold()], document.columns[name.casefold()] = source, columns
 
 
+def _read_table(document: Document, name: str, table: object, folder: Path) -> None:
+    problems, folded = document.get_problems(f"tables.{name}"), name.casefold()
+    if folded in document.columns:
+        what = f"table {name!r} must have another name than the other sources and tables; names ignore case"
+        problems.append(QueryError("BAD_VALUE", what))
+        return
+    document.columns[folded] = None
+    read = parse_table(name, table, folder, problems)
+    if read is not None:
+        document.tables[folded] = read
+
+
 def _read_script(
     document: Document,
     text: str,
@@ -210,7 +231,7 @@ def _read_script(
 ) -> SinkSpec:
     """Read the statements, collect their errors, and return the sink of the last statement.
 
-    ``names`` are the names of the sources; None if the file has no table of sources.
+    ``names`` are the names of the sources and tables; None if the file has no sources.
     """
     problems = document.get_problems(SQL)
     try:

@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -24,7 +24,7 @@ from thetastream.app.job.schemas import Columns
 from thetastream.app.job.spec import REPLAY, Job, SourceSpec, write_option
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import find_inputs
-from thetastream.core.errors import QueryError, ThetastreamError, list_problems
+from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
@@ -33,6 +33,8 @@ from thetastream.runtime.checkpoint_files import update_paths
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sinks.file_sink_log import finish_epoch
+from thetastream.spark.tables.table import Table
+from thetastream.spark.tables.versions import stage
 from thetastream.statements.sql import explain, run_script
 
 POLL_SECONDS = 0.2
@@ -86,12 +88,33 @@ def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
 
 def join_streams(spark: SparkSession, job: Job) -> DataFrame:
     """Build the streaming DataFrame of a job's results."""
-    return run_script(spark, parse_script(job.sql), _read_streams(spark, job), job.model, job.options)
+    return run_script(spark, parse_script(job.sql), _read_inputs(spark, job), job.model, job.options)
 
 
 def explain_job(spark: SparkSession, job: Job) -> str:
     """Explain the plan of a job. If the job has errors, raise all of them, also those that Spark finds."""
-    return explain(spark, job.sql, _read_streams(spark, job), job.model, job.options)
+    return explain(spark, job.sql, _read_inputs(spark, job), job.model, job.options)
+
+
+def stage_tables(spark: SparkSession, job: Job, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Stage those tables of a job that have changed; yield what ``th.stage`` returns, with the ``table``.
+
+    Without names, all tables of the job are staged.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_SOURCE if the job has no such table, or those of ``th.stage``.
+    """
+    chosen = [name.casefold() for name in names] or list(job.tables)
+    for name in chosen:
+        if name not in job.tables:
+            what = f"the job has no table {name!r}" + suggest_or_list(name, job.tables)
+            raise QueryError("UNKNOWN_SOURCE", f"{what}; write [tables.{name}]")
+    explain_job(spark, job)
+    for name in chosen:
+        for line in stage(job.tables[name]):
+            yield {"table": name, **line}
 
 
 def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tuple[str, ThetastreamError]]:
@@ -101,7 +124,7 @@ def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tup
     stream with the columns that the file declares for the source. If the file declares none, the statements
     are not checked.
     """
-    streams: dict[str, DataFrame] = {}
+    streams: dict[str, DataFrame | Table] = {}
     for name in dict.fromkeys(source.plain_name for _, source in find_inputs(document.script)):
         source, frame = document.sources.get(name), None
         if source is not None and not document.problems.get(f"sources.{source.name}"):
@@ -113,9 +136,17 @@ def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tup
                 yield f"sources.{source.name}", summarize(error, f"source {source.name!r}")
         if frame is None and source is not None:
             frame = _read_declared(spark, source, document.columns.get(name))
-        if frame is None:
+        table = document.tables.get(name)
+        if table is not None:
+            try:
+                _ = table.read(spark).schema
+            except PySparkException as error:
+                yield f"tables.{name}", summarize(error, f"table {name!r}")
+                return
+        found = table or frame
+        if found is None:
             return
-        streams[name] = frame
+        streams[name] = found
     last = replace(document.script[-1], is_explain=True)
     job = document.job
     model, options = (None, {}) if job is None else (job.model, job.options)
@@ -144,8 +175,8 @@ def _read_declared(spark: SparkSession, source: SourceSpec, columns: Columns | N
     return frame if time is None else frame.withWatermark(time, "0 seconds")
 
 
-def _read_streams(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
-    return {source.name: read(spark, source) for source in job.sources}
+def _read_inputs(spark: SparkSession, job: Job) -> dict[str, DataFrame | Table]:
+    return {**{source.name: read(spark, source) for source in job.sources}, **job.tables}
 
 
 def run(

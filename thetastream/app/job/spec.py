@@ -3,6 +3,7 @@
 This module also reads the tables of ``job.toml``, and lists their errors. ``source_tables`` reads those of
 sources.
 
+[tables.NAME]   the parameters of th.Table; see ``changing_tables``
 [sink]          format, path, mode, options; or store, its parameters, key, time, snapshots, beside_others
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
@@ -26,6 +27,7 @@ from thetastream.core.spans import parse_duration
 from thetastream.families.options import StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
+from thetastream.spark.tables.table import Table
 from thetastream.statements.insert import FILE_SINKS, MODES
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 
@@ -96,6 +98,8 @@ class Job:
     model: Model | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """The options of the joins, with the load shedder and the statistics."""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    """The tables that join with the sources, by name."""
     spark: dict[str, Any] = field(default_factory=dict)
 
 

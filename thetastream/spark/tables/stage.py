@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from threading import Lock
 from typing import TypeVar
@@ -101,12 +102,21 @@ class TableStaging:
     def begin(self) -> StagedTable:
         """Stage the rows of now, if they are not staged, and return what the join reads.
 
+        If they cannot be used, it is the newest version, as in a query that runs.
+
         Raises
         ------
         QueryError
-            TABLE_SCHEMA or TABLE_KEYS if the query cannot use the rows, or TABLE_BUSY.
+            TABLE_SCHEMA, TABLE_KEYS or TABLE_BUSY if there is no version yet.
         """
-        version = self.stage_now()
+        try:
+            version = self.stage_now()
+        except QueryError as error:
+            newest, _ = ask_worker(self.spark, _Read(self.folder, self.name))
+            if newest is None:
+                raise
+            self._warn(error)
+            version = newest
         table = self.table
         return StagedTable(version, self.name, self.name, table.every is not None, table.max_age_s)
 
@@ -131,11 +141,15 @@ class TableStaging:
         except NotReady as why:
             LOG.info("table %s is read later: %s", self.alias, why)
         except QueryError as error:
-            if str(error) not in self._refused:
-                self._refused.add(str(error))
-                what = f"{error}. The query goes on with the last version"
-                LOG.warning("%s", what)
-                warnings.warn(what, RefusedVersionWarning, stacklevel=2)
+            self._warn(error)
+
+    def _warn(self, error: QueryError) -> None:
+        """Warn once of rows that cannot be used."""
+        if str(error) not in self._refused:
+            self._refused.add(str(error))
+            what = f"{error}. The query goes on with the last version"
+            LOG.warning("%s", what)
+            warnings.warn(what, RefusedVersionWarning, stacklevel=2)
 
     def stage(self, folder: TableFolder | None = None) -> Version:
         """Stage the rows of now, unless they are those of the newest version, and return that version.
@@ -167,17 +181,28 @@ class TableStaging:
         stamp = self.table.stamp(self.spark)
         if newest is not None and stamp is not None and stamp == check.stamp:
             return self._note(folder, newest, stamp, began_s)
-        # 2. Compare the rows, and stage them.
+        # 2. Compare the rows, and stage them. Spark may fail on a file that is replaced while it is read.
+        changed = NotReady("its files have changed while they were read")
+        try:
+            version = self._stage_rows(folder, newest)
+        except Exception as error:
+            if stamp != self.table.stamp(self.spark):
+                raise changed from error
+            raise
+        if stamp != self.table.stamp(self.spark):
+            if version.number == NEW:
+                ask_worker(self.spark, partial(folder.remove_runs, version.runs))
+            raise changed
+        return self._note(folder, version, stamp, began_s)
+
+    def _stage_rows(self, folder: TableFolder, newest: Version | None) -> Version:
+        """Stage the rows of now, unless the newest version has the same rows."""
         frame = self.table.read(self.spark)
         self._check_columns(frame)
         self.table.check_keys(frame, self.alias)
         frame = self.table.add_end(frame)
         version = None if newest is None else self._find_equal(frame, newest)
-        if version is None:
-            version = stage_rows(self.flow, frame, folder)
-        if stamp != self.table.stamp(self.spark):
-            raise NotReady("its files have changed while they were read")
-        return self._note(folder, version, stamp, began_s)
+        return version or stage_rows(self.flow, frame, folder)
 
     def _note(self, folder: TableFolder, version: Version, stamp: str | None, began_s: float) -> Version:
         """Write down that the rows of the source are those of this version since ``began_s``."""
