@@ -5,6 +5,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.spark.tables.stamp import NotReady
 from thetastream.spark.tables.table import Table
 
 
@@ -24,9 +25,34 @@ _DECLARED: "WeakKeyDictionary[DataFrame, _Declared]" = WeakKeyDictionary()
 
 def declare(table: Table, spark: SparkSession) -> DataFrame:
     """Read a table of the user, and remember that the DataFrame is this table."""
-    frame = table.read(spark).select("*")  # the DataFrame of the user is no table in other joins
+    frame = _read_whole(table, spark).select("*")  # the DataFrame of the user is no table in other joins
     _DECLARED[frame] = _Declared(table)
     return frame
+
+
+def _read_whole(table: Table, spark: SparkSession) -> DataFrame:
+    """Read a table, and read it again if another program has replaced a file that Spark was reading.
+
+    To learn the columns, Spark reads the footer of a file. It raises errors of many types, also of Java, if
+    the file is replaced meanwhile.
+    """
+    seen: str | None = None
+    while True:
+        try:
+            return table.read(spark)
+        except Exception:
+            found = _look(table, spark)
+            if found == seen:
+                raise  # Nothing has changed since the last attempt, or the source has no stamp.
+            seen = found
+
+
+def _look(table: Table, spark: SparkSession) -> str | None:
+    """Describe the source as it is now, also while another program is writing it."""
+    try:
+        return table.stamp(spark)
+    except NotReady as why:
+        return str(why)
 
 
 def find_declared(frame: DataFrame) -> Table | None:

@@ -252,7 +252,7 @@ def plan_staging(table: Table, flow: LookupFlow, folder: TableFolder, frame: Dat
     parts = repr((flow.name, table.identity, describe_layout(flow.lookup.plan), flow.table, meaning))
     name = blake2b(parts.encode(), digest_size=12).hexdigest()
     staging = TableStaging(table, flow, folder, frame.sparkSession, frame.schema, name)
-    known: TableStaging = table.stagings.setdefault(name, staging)
+    known: TableStaging = table.stagings.setdefault((name, folder.root), staging)
     return known
 
 

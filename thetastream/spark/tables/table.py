@@ -86,8 +86,9 @@ class Table:
     max_age: Duration | None = None
     key: str | Sequence[str] = ()
     valid_from: str | None = None
-    stagings: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
-    """The ``TableStaging`` of each join that this program has planned, by the name of its versions."""
+    stagings: dict[tuple[str, str], Any] = field(default_factory=dict, init=False, repr=False)
+    """The ``TableStaging`` of each join that this program has planned, by the name of its versions and by the
+    root of their folder."""
     _token: str = field(default_factory=lambda: uuid.uuid4().hex, init=False, repr=False)
 
     def __post_init__(self) -> None:

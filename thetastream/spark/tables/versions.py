@@ -113,14 +113,15 @@ def stage(table: Table, folder: str | Path | None = None) -> list[dict[str, Any]
     if not table.stagings:
         what = f"no join has been planned with {table!r}, so it is not known how to stage it"
         raise QueryError("BAD_VALUE", f"{what}; call th.plan(...) with it first")
+    stagings = {}
+    for (name, root), staging in table.stagings.items():
+        chosen = root if folder is None else str(folder)
+        chosen = chosen if is_uri(chosen) else os.path.abspath(chosen)
+        stagings[name, chosen] = staging
     found = []
-    for staging in table.stagings.values():
-        known = staging.folder
-        root = known.root if folder is None else str(folder)
-        root = root if is_uri(root) else os.path.abspath(root)
-        version = staging.stage_now(replace(known, root=root))
-        line = describe_version(version)
-        found.append({"alias": staging.alias, **line})
+    for (_, root), staging in stagings.items():
+        version = staging.stage_now(replace(staging.folder, root=root))
+        found.append({"alias": staging.alias, **describe_version(version)})
     return found
 
 
