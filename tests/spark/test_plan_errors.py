@@ -133,6 +133,7 @@ def test_streams(spark, streams):
             },
             "DUPLICATE_COLUMN",
         ),
+        ({"a": a, "b": b.withColumn("${env:HOME}", F.lit(1))}, "COLUMN_VARIABLE"),
     ]
     for given, condition in cases:
         assert problem_of(given).condition == condition, given

@@ -1,6 +1,7 @@
 """Kinds of stores by name: texts, parameters, and kinds that another package brings."""
 
 import sys
+import traceback
 from dataclasses import fields
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -177,3 +178,20 @@ def test_an_entry_point_is_loaded_only_when_its_kind_is_named(
     monkeypatch.setattr(EntryPoint, "load", lambda point: pytest.fail(point.name))
     assert read_store(f"delta:{tmp_path}").kind == "delta"
     assert read_store("s3://bucket/pairs").kind == "parquet"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "parquet:s3://key:hunter2/x@bucket/pairs?secret_key=hunter2",
+        "parquet:other://key:hunter2@bucket/pairs",
+        "postgresql://user:hunter2%zz@host/results?table=pairs",
+        "postgresql://user:hunter2@[host/results?table=pairs",
+        "hbase:user:hunter2@host?table=pairs",
+    ],
+)
+def test_no_error_of_an_address_that_cannot_be_read_shows_its_password(text: str) -> None:
+    with pytest.raises(ValueError, match="address") as caught:
+        read_store(text).read()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "hunter2" not in shown

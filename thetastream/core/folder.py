@@ -193,10 +193,20 @@ def _open_uri(uri: str) -> tuple[fs.FileSystem, str]:
     """Open the file system of a URI.
 
     Arrow lists dozens of paths when it does not find the native library of Hadoop, and says nothing else. So
-    the error says what is missing.
+    the error says what is missing. And Arrow shows a URI that it cannot read with its password.
+
+    Raises
+    ------
+    ArrowInvalid
+        If Arrow cannot read the URI, or does not know its scheme.
+    OSError
+        If the file system does not answer.
     """
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+    except ValueError:
+        hint = "use file:, s3:, gs:, abfss: or hdfs:, and encode special characters (%2F for a slash)"
+        raise pa.ArrowInvalid(f"cannot read the address {hide_secrets(uri)!r}: {hint}") from None
     except OSError as error:
         # The second message is that of a later attempt in the same process.
         if not str(error).startswith(("Unable to load lib", "Prior attempt to load lib")):
@@ -230,8 +240,14 @@ def hide_secrets(root: str) -> str:
 
     >>> hide_secrets("s3://key:secret@bucket/mail?region=x"), hide_secrets("/mail?")
     ('s3://bucket/mail', '/mail?')
+
+    A password that should be encoded, but is not, may contain a slash.
+
+    >>> hide_secrets("postgresql://user:a/b@host/db"), hide_secrets("hdfs://host:8020/a@b")
+    ('postgresql://host/db', 'hdfs://host:8020/a@b')
     """
-    return re.sub(r"//[^/@]*@", "//", root).partition("?")[0] if "://" in root else root
+    user = r"//(?:[^/@]*|[^/@:]+:(?!\d+/)[^@]*)@"
+    return re.sub(user, "//", root).partition("?")[0] if "://" in root else root
 
 
 def list_variables(root: str) -> tuple[str, ...]:

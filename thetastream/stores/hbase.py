@@ -60,7 +60,7 @@ class HBaseRows:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
             what = "the address of a Thrift server of HBase must be a host and a port"
-            raise QueryError("BAD_VALUE", f'{what}, as in "host:9090", not {address!r}')
+            raise QueryError("BAD_VALUE", f'{what}, as in "host:9090", not {address.rpartition("@")[2]!r}')
         return host, int(port)
 
     def make(self) -> None:

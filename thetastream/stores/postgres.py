@@ -68,6 +68,10 @@ class PostgresTables:
             raise QueryError("MISSING_PACKAGE", what) from error
         try:
             return psycopg.connect(self.url, options=SETTINGS)
+        except psycopg.ProgrammingError:  # Its text shows the address with the password.
+            what = "the address of PostgreSQL cannot be read: it must be a URI or a list of key=value"
+            hint = "encode special characters in user and password, as in %40 for @"
+            raise QueryError("BAD_VALUE", f"{what}; {hint}") from None
         except psycopg.Error as error:
             raise make_unreachable("PostgreSQL", error) from error
 

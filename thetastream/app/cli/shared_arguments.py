@@ -20,7 +20,7 @@ from thetastream.app.job.spec import write_option
 from thetastream.core.errors import SessionError
 from thetastream.joins.ask.refusals import summarize
 from thetastream.spark.session.failure import shows_tracebacks, unwrap_error
-from thetastream.spark.session.jvm import stderr_into
+from thetastream.spark.session.jvm import launch_without_secrets, stderr_into
 from thetastream.spark.session.workers import keep_current_folder_out
 
 Run = Callable[[argparse.Namespace], int]
@@ -111,5 +111,8 @@ def _start(conf: dict[str, Any]) -> SparkSession:
         raise SessionError(
             "INVALID_PARTITIONS", f"spark.sql.shuffle.partitions ({partitions!r}) must be an integer"
         )
+    builder = th.configure(builder, int(partitions) if partitions else None)
     with keep_current_folder_out():
-        return th.configure(builder, int(partitions) if partitions else None).getOrCreate()
+        if "spark.remote" not in settings:
+            launch_without_secrets(settings)
+        return builder.getOrCreate()

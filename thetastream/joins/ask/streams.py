@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Input: TypeAlias = DataFrame | pd.DataFrame | pa.Table | Table
     """An input of a join: a streaming or batch DataFrame, a table of pandas or Arrow, or a ``th.Table``."""
 
+_VARIABLE = re.compile(r"\$\{\S+?\}")
 LATE_RESULTS = "thetastream.late_results"
 """The metadata key of a result time that the watermark may have passed. It must not be marked."""
 
@@ -168,6 +170,8 @@ def read_streams(
     raise_problems(
         [one for alias, schema in schemas.items() for one in _find_duplicates(alias, schema, ignores_case)]
     )
+    if spark.conf.get("spark.sql.variable.substitute", "true") != "false":
+        raise_problems([one for alias, schema in schemas.items() for one in _find_variables(alias, schema)])
     problems: list[ThetastreamError] = []
     catalyst = Catalyst(spark, schemas)
     inputs: list[Stream] = []
@@ -212,6 +216,23 @@ def _find_duplicates(alias: str, schema: StructType, ignores_case: bool) -> list
             )
         seen[folded] = name
     return problems
+
+
+def _find_variables(alias: str, schema: StructType) -> list[QueryError]:
+    """Return an error for each column in whose name Spark would put the value of a variable.
+
+    Spark does so in all SQL text, also between backticks. The name ``${env:TOKEN}`` would show the variable
+    ``TOKEN`` of the driver's environment in errors and results.
+    """
+    return [
+        QueryError(
+            "COLUMN_VARIABLE",
+            f"stream {alias!r} has the column {name!r}: Spark would put the value of a variable in its place "
+            "in SQL text; rename it, or set spark.sql.variable.substitute to false",
+        )
+        for name in schema.names
+        if _VARIABLE.search(name)
+    ]
 
 
 def _read_event_time(

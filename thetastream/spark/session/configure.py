@@ -21,7 +21,7 @@ from thetastream.core.errors import SessionError
 from thetastream.lowering.query import warn_caller
 from thetastream.results.writer import PARTITIONS
 from thetastream.spark.session.failure import list_loggers, show_failures_shortly, shows_tracebacks
-from thetastream.spark.session.jvm import find_archive, without_chatter
+from thetastream.spark.session.jvm import find_archive, launch_without_secrets, without_chatter
 from thetastream.spark.session.memory import (
     DRIVER_MEMORY,
     EXECUTOR_MEMORY,
@@ -198,7 +198,8 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     ``conf`` adds settings or overrides them: ``local_session(2, **{"spark.driver.memory": "4g"})``.
     By default, the JVM gets a quarter of the memory of the machine, or of its container, but 1 GiB at least
     and 4 GiB at most. The environment variable ``SPARK_DRIVER_MEMORY`` gives it another size.
-    The UI is off, the log shows errors only, and the warehouse is a temporary folder that is removed at exit.
+    The UI is off, and the log shows errors only. Spark's local files and the warehouse are in a temporary
+    folder that only this user may enter, and that is removed at exit.
     The JVM maps the classes of Spark from an archive if ``thetastream prepare`` has made one.
 
     Several threads may call this function. They get the same session.
@@ -208,8 +209,9 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
 
 
 def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkSession:
-    warehouse = tempfile.mkdtemp(prefix="thetastream-warehouse-")
-    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
+    # Shuffle files hold tuples. Only this user may enter a folder of mkdtemp.
+    folder = tempfile.mkdtemp(prefix="thetastream-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     if shows_tracebacks():
         logging += " -Dthetastream.stacks=full"
@@ -226,7 +228,8 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": warehouse,
+        "spark.local.dir": f"{folder}/local",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }
     if VARIABLE not in os.environ:
         memory = conf.pop(DRIVER_MEMORY, None) or choose_driver_memory(read_machine_bytes())
@@ -240,6 +243,7 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
         builder = builder.config(JAVA_OPTIONS, f"{options[JAVA_OPTIONS]} {archive.write_option()}")
     home = spark_home_without_zip(options, None if archive is None else archive.home)
     with without_chatter(), home, keep_current_folder_out():
+        launch_without_secrets(options)
         return builder.getOrCreate()
 
 

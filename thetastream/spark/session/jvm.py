@@ -1,4 +1,4 @@
-"""The JVM of a local session: an archive of its classes, and its standard error.
+"""The JVM of a local session: an archive of its classes, its command line, and its standard error.
 
     ~/.cache/thetastream/spark-<key>/home/          links to the installed Spark; part of the class path
     ~/.cache/thetastream/spark-<key>/classes.jsa    the archive, about 200 MB
@@ -12,6 +12,7 @@ standard error of the process that starts it, and they keep it as long as they r
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,11 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkConf, SparkContext
 
 from thetastream.spark.session.workers import HOME, has_installed_pyspark, link_folders
 
 QUIET = "-Xlog:cds*=off"
 """No message about an archive that does not fit, or about classes that an archive cannot contain."""
+_SECRETS = "(?i)secret|password|token|access[.]?key"
+"""Spark's default of spark.redaction.regex."""
 _CHATTER = (
     b"Starting Streaming TransformWithStateInPandas",
     b"Streaming TransformWithStateInPandas Python worker",
@@ -98,6 +102,23 @@ def find_archive(options: Mapping[str, object]) -> ClassArchive | None:
         return None
     archive = locate_archive()
     return archive if archive.file.exists() else None
+
+
+def launch_without_secrets(options: Mapping[str, object]) -> None:
+    """Start the JVM of this process, if none runs, and keep secrets out of its command line.
+
+    All users of a machine can read the command lines of its processes, and PySpark writes the options of a
+    builder into the one of the JVM. Here it gets all options but those whose values Spark itself hides in
+    logs. PySpark hands on all options of the builder once more when the JVM runs, on a socket with a secret.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the builder of the session.
+    """
+    is_secret = re.compile(str(options.get("spark.redaction.regex", _SECRETS)))
+    shown = [(key, str(value)) for key, value in options.items() if not is_secret.search(key)]
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(shown))
 
 
 def is_chatter(line: bytes) -> bool:
