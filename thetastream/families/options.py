@@ -34,8 +34,16 @@ def _keep(value: object, name: str) -> object:
 
 
 def _read_shape(value: object, name: str) -> object:
-    if value not in SHAPES:
+    if not isinstance(value, str) or value not in SHAPES:
         raise QueryError("UNKNOWN_INDEX", f"{name} ({value!r}) must be one of {', '.join(SHAPES)}")
+    return value
+
+
+def _read_event_time(value: object, name: str) -> object:
+    columns = value.values() if isinstance(value, Mapping) else [value]
+    if not all(isinstance(column, str) for column in columns):
+        what = f"{name} must be the name of a column, or a mapping of aliases to names"
+        raise QueryError("EVENT_TIME", f"{what}, not {value!r}")
     return value
 
 
@@ -120,6 +128,7 @@ class StreamOptions(TypedDict, total=False):
         Option(
             "The event-time column, or one for each alias, of batch DataFrames, which carry no watermark.",
             "the only timestamp column",
+            _read_event_time,
         ),
     ]
     mailbox: Annotated[
@@ -259,6 +268,9 @@ def takes(door: type) -> Callable[[Function], Function]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             refuse_unknown(kwargs.keys() - own, known)
+            if len(args) > 1 and hasattr(args[1], "sparkSession"):
+                what = f"{function.__name__} takes its DataFrames as one mapping of alias to DataFrame"
+                raise QueryError("STREAMS", f'{what}, as in {{"a": df1, "b": df2}}, and not one by one')
             return function(*args, **kwargs)
 
         signature = inspect.signature(function)

@@ -73,7 +73,7 @@ class Snapshots:
         elif self.every is None and self.size is None:
             _refuse("snapshots need every, size or punctuations")
         if self.every is not None and (self.every_us or 0) <= 0:
-            _refuse(f"every ({self.every!r}) must be a positive span of time")
+            _refuse(f"every ({self.every!r}) must be a positive span of time such as '1 minute'")
         if self.size is not None and not _is_count(self.size, least=1):
             _refuse(f"size ({self.size!r}) must be a positive number of rows")
         if not _is_count(self.delays, least=0):

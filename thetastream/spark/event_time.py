@@ -8,10 +8,12 @@ and operators that drop late rows. ``by_arrival`` makes an event time of the tim
 import io
 import re
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
+from datetime import timedelta
 from threading import Lock, get_ident
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
@@ -103,7 +105,14 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
     ``slack`` loses nothing. In return, the state lives longer by ``slack``.
 
     All rows of a batch DataFrame get one instant, so every pair is inside any time window.
+
+    Raises
+    ------
+    QueryError
+        COLUMN_EXISTS, or INVALID_DURATION if ``slack`` is no span of time.
     """
+    if not isinstance(column, str):
+        raise QueryError("BAD_VALUE", f"column must be the name of the new column, not {column!r}")
     taken = {name.lower() for name in df.columns}
     if column.lower() in taken:
         raise QueryError(
@@ -111,4 +120,8 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
             f"column {column!r} is already in the stream ({', '.join(df.columns)}): "
             "its values would be lost; give by_arrival another column name",
         )
-    return df.withColumn(column, F.current_timestamp()).withWatermark(column, write_delay(slack))
+    stamped = df.withColumn(column, F.current_timestamp())
+    if isinstance(slack, str | timedelta):
+        with suppress(AnalysisException):
+            return stamped.withWatermark(column, write_delay(slack))
+    raise QueryError("INVALID_DURATION", f'slack ({slack!r}) is no span of time; write it as in "10 seconds"')

@@ -260,7 +260,16 @@ class Catalyst:
         if rule is None and condition.startswith(("PARSE", "INVALID_TYPED_LITERAL", "UNCLOSED")):
             rule = _RULES["PARSE_SYNTAX_ERROR"]
         name, sentence = rule or ("INVALID_CONDITION", "Spark refuses the condition")
-        return QueryError(name, f"{sentence}, in {text!r}: {read_first_line(error)}", mark)
+        if name == "SYNTAX" and (dangling := _DANGLING.search(text)):
+            return QueryError(
+                name, f"{dangling[0].strip()} must stand between two conditions, in {text!r}", mark
+            )
+        hint = ""
+        if name == "UNKNOWN_FUNCTION" and _DISTANCES.search(values.get("routineName", "")):
+            hint = (
+                '; th.within_metres("a.lat", "a.lon", "b.lat", "b.lon", 100) compares distances on a sphere'
+            )
+        return QueryError(name, f"{sentence}, in {text!r}: {read_first_line(error)}{hint}", mark)
 
     def _columns(self) -> str:
         return "; ".join(f"{alias} has {', '.join(schema.names)}" for alias, schema in self._schemas.items())
@@ -289,6 +298,11 @@ _RULES = {
     "AMBIGUOUS_REFERENCE": ("AMBIGUOUS_COLUMN", "the name stands for more than one column"),
     "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": ("SUBQUERY", "a subquery cannot stand in a join condition"),
 }
+
+
+_DANGLING = re.compile(r"\A\s*(AND|OR)\b|\b(AND|OR|NOT)\s*\Z", re.IGNORECASE)
+"""A connective without a condition before or behind it. Spark parses the text in parentheses."""
+_DISTANCES = re.compile(r"(?i)haversine|st_d|distance")
 
 
 def _select(frame: DataFrame, text: str) -> DataFrame:

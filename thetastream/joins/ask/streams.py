@@ -51,6 +51,12 @@ def read_frames(streams: Any) -> dict[str, DataFrame]:
         raise QueryError(
             "STREAMS", f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {streams!r}'
         )
+    for alias, frame in streams.items():
+        # An unknown attribute of a pandas-on-Spark frame is an AssertionError, so it is asked for nothing.
+        if type(frame).__module__.startswith("pyspark.pandas."):
+            raise QueryError(
+                "STREAMS", f"stream {alias!r} is a frame of pandas-on-Spark; give {alias}.to_spark()"
+            )
     streams = read_tables(streams)
     problems: list[ThetastreamError] = []
     if len(streams) < 2:

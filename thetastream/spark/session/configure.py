@@ -17,7 +17,7 @@ from typing import cast, overload
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from thetastream.core.errors import SessionError
+from thetastream.core.errors import QueryError, SessionError, suggest
 from thetastream.lowering.query import warn_caller
 from thetastream.results.writer import PARTITIONS
 from thetastream.spark.session.failure import list_loggers, show_failures_shortly, shows_tracebacks
@@ -127,7 +127,8 @@ def configure(
     Raises
     ------
     SessionError
-        INVALID_PARTITIONS if ``partitions`` is below 1. WORKER_PYTHON if a Python worker of the session
+        INVALID_PARTITIONS if ``partitions`` is no positive integer. NO_SESSION if the first argument is
+        neither a session nor a builder. WORKER_PYTHON if a Python worker of the session
         cannot start, has another version of Python, or lacks a package.
 
     Examples
@@ -135,8 +136,13 @@ def configure(
     >>> import thetastream as th
     >>> builder = th.configure(SparkSession.builder.master("local[2]"), partitions=2)  # doctest: +SKIP
     """
-    if partitions is not None and partitions < 1:
-        raise SessionError("INVALID_PARTITIONS", f"partitions ({partitions}) must be at least 1")
+    if partitions is not None and not (isinstance(partitions, int) and partitions >= 1):
+        raise SessionError(
+            "INVALID_PARTITIONS", f"partitions ({partitions!r}) must be an integer of at least 1"
+        )
+    if not hasattr(session_or_builder, "conf") and not hasattr(session_or_builder, "getOrCreate"):
+        what = f"th.configure takes a Spark session or SparkSession.builder, not {session_or_builder!r}"
+        raise SessionError("NO_SESSION", what)
     show_failures_shortly()
     # isinstance would fail here, because a Spark Connect session and its builder are other classes.
     if hasattr(session_or_builder, "getOrCreate"):
@@ -203,7 +209,20 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     The JVM maps the classes of Spark from an archive if ``thetastream prepare`` has made one.
 
     Several threads may call this function. They get the same session.
+
+    Raises
+    ------
+    SessionError
+        INVALID_PARTITIONS if ``cores`` is no positive integer.
+    QueryError
+        UNKNOWN_SETTING if a name in ``conf`` does not begin with ``spark.``.
     """
+    if not (isinstance(cores, int) and cores >= 1):
+        raise SessionError("INVALID_PARTITIONS", f"cores ({cores!r}) must be an integer of at least 1")
+    for name in conf:
+        if not name.startswith("spark."):
+            what = f"{name!r} is no setting of Spark, because its name does not begin with 'spark.'"
+            raise QueryError("UNKNOWN_SETTING", f"{what}{suggest(name, ['cores', 'app_name'])}")
     with _STARTING:
         return _start_session(cores, app_name, conf)
 
