@@ -4,7 +4,8 @@
     order_inside    orders rows inside the buckets that a first sort has made
     walk            emits each stored tuple inside the box of a probe
     count_equal     counts equal keys in a hash table, which ``refill`` moves into a larger one
-    measure_pairs   computes the similarity of vectors as Spark 4.3 does: sums in double precision, of eight
+    measure_cosines, measure_products, measure_distances
+                    compute the similarity of vectors as Spark 4.3 does: sums in double precision, of eight
                     products at a time, and a result in single precision
     select          finds the pairs of a tile of products that satisfy a linear form
 
@@ -37,7 +38,6 @@ LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 BLOCK_BITS = 3
 BLOCK = 1 << BLOCK_BITS
 """The number of rows of a block, and of zones of a zone."""
-COSINE, PRODUCT, DISTANCE = 0, 1, 2
 GROUP = 8
 """The number of products of floats that Spark adds to a sum at a time."""
 
@@ -345,8 +345,7 @@ def add_squares(x: Singles, i: int, y: Singles, j: int, size: int) -> float:
 
 
 @jit
-def measure_pairs(
-    kind: int,
+def measure_cosines(
     x: Singles,
     x_starts: Int64s,
     y: Singles,
@@ -355,7 +354,7 @@ def measure_pairs(
     values: Floats,
     is_null: Bools,
 ) -> None:
-    """Write the value of each pair that is not NULL, and whether it is NULL.
+    """Write the cosine of each pair of vectors that is not NULL, and whether it is NULL.
 
     Vector p of ``x`` begins at ``x_starts[p]`` and has ``sizes[p]`` floats, as vector p of ``y`` has.
     """
@@ -363,18 +362,43 @@ def measure_pairs(
         if is_null[p]:
             continue
         i, j, size = x_starts[p], y_starts[p], sizes[p]
-        if kind == DISTANCE:
-            values[p] = np.float32(math.sqrt(add_squares(x, i, y, j, size)))
-            continue
-        product = add_products(x, i, y, j, size)
-        if kind == PRODUCT:
-            values[p] = np.float32(product)
-            continue
         length = math.sqrt(add_products(x, i, x, i, size) * add_products(y, j, y, j, size))
         if length == 0.0:
             is_null[p] = True
         else:
-            values[p] = np.float32(product / length)
+            values[p] = np.float32(add_products(x, i, y, j, size) / length)
+
+
+@jit
+def measure_products(
+    x: Singles,
+    x_starts: Int64s,
+    y: Singles,
+    y_starts: Int64s,
+    sizes: Int64s,
+    values: Floats,
+    is_null: Bools,
+) -> None:
+    """Write the inner product of each pair of vectors that is not NULL, as ``measure_cosines`` does."""
+    for p in range(len(sizes)):
+        if not is_null[p]:
+            values[p] = np.float32(add_products(x, x_starts[p], y, y_starts[p], sizes[p]))
+
+
+@jit
+def measure_distances(
+    x: Singles,
+    x_starts: Int64s,
+    y: Singles,
+    y_starts: Int64s,
+    sizes: Int64s,
+    values: Floats,
+    is_null: Bools,
+) -> None:
+    """Write the distance of each pair of vectors that is not NULL, as ``measure_cosines`` does."""
+    for p in range(len(sizes)):
+        if not is_null[p]:
+            values[p] = np.float32(math.sqrt(add_squares(x, x_starts[p], y, y_starts[p], sizes[p])))
 
 
 @jit

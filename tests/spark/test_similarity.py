@@ -70,7 +70,7 @@ def test_units_compute_the_bits_of_spark(spark: SparkSession) -> None:
     left, right = (frame.orderBy("id").toArrow()["v"].combine_chunks() for frame in (a, b))
     left, right = (column.cast(pa.list_(pa.float32())) for column in (left, right))
     for name, measure in REGISTRY.items():
-        found = measure.measure(left, pairs["id"].to_numpy(), right, pairs["bid"].to_numpy())
+        found = measure.compute(left, pairs["id"].to_numpy(), right, pairs["bid"].to_numpy())
         wanted = pairs[name]
         assert found.is_null.tolist() == wanted.is_null().to_pylist()
         values = wanted.to_numpy()[~found.is_null].astype(np.float32)
@@ -129,6 +129,43 @@ def test_stream(spark: SparkSession, tmp_path: Path, how: str, model: Any) -> No
     else:
         assert not found - Counter(map(tuple, rows))
         assert any(bid is None for _, bid in found)
+
+
+@pytest.mark.parametrize(
+    "how", ["inner", *(pytest.param(how, marks=pytest.mark.slow) for how in ("left", "semi", "anti"))]
+)
+def test_a_stream_beside_a_table(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    a, b = (draw_frame(spark, seed, 80) for seed in (11, 12))
+    s = replay(a, [range(50), range(50, 80)], tmp_path)
+    bid = F.lit(None) if how in ("semi", "anti") else F.col("b.id")
+    ours, own = [], []
+    for on in CONDITIONS:
+        # Spark evaluates a part of one condition.
+        if how != "inner" and "<>" in on:
+            continue
+        columns = [F.lit(on), "a.id", bid.alias("bid")]
+        plan = th.plan({"a": s, "b": b}, on=on, how=how)
+        assert "by an index of the table" in plan.explain(), on
+        ours.append(plan.dataframe().select(*columns))
+        own.append(a.alias("a").join(b.alias("b"), F.expr(on), how).select(*columns))
+    found = outcome(reduce(DataFrame.union, ours), ["*"], tmp_path).rows
+    assert found == Counter(map(tuple, reduce(DataFrame.union, own).collect()))
+    assert len({on for on, *_ in found}) == len(ours)
+
+
+def test_rows_of_a_join_beside_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    a, b, t = (draw_frame(spark, seed, 40) for seed in (13, 14, 15))
+    given = {
+        alias: replay(frame, [range(40)], tmp_path).withWatermark("ts", "0 seconds")
+        for alias, frame in (("a", a), ("b", b))
+    }
+    on = "a.k = b.k AND a.x = b.x AND vector_cosine_similarity(t.v, b.v) > 0.8"
+    plan = th.plan({**given, "t": t}, on=on, within="1 hour")
+    assert "by an index of the table: tiles" in plan.explain()
+    found = outcome(plan.dataframe(), ["a.id", F.col("b.id"), F.col("t.id")], tmp_path).rows
+    pairs = a.alias("a").join(b.alias("b")).join(t.alias("t")).where(on)
+    assert found == Counter(map(tuple, pairs.selectExpr("a.id", "b.id", "t.id").collect()))
+    assert found
 
 
 def test_nearest_among_similar_rows(spark: SparkSession) -> None:

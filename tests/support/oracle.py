@@ -63,7 +63,7 @@ def _is_within(limit: MeasureLimit, left: Sequence[float] | None, right: Sequenc
     else:
         value = product / length
     single = struct.unpack("f", struct.pack("f", value))[0]
-    return bool(COMPARE[limit.op](single, limit.limit))
+    return bool(COMPARE[limit.op](single, limit.value))
 
 
 def _inside(condition: Condition, dimension: Dimension, value: Callable[[Side, int], Any]) -> bool:

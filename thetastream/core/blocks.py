@@ -9,7 +9,7 @@ wide.
 import struct
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from thetastream.core.errors import StateError
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import PairMeasure
+from thetastream.core.measure import Derived, PairMeasure
 
 ROWS_PER_BLOCK = 1 << 17
 BYTES_PER_BLOCK = 1 << 24
@@ -152,7 +152,7 @@ class RowFacts:
     def __init__(self, batch: pa.RecordBatch, widest: int | None = None) -> None:
         self._batch = batch
         self._widest = widest
-        self._derived: dict[tuple[PairMeasure, str], Any] = {}
+        self._derived: dict[tuple[PairMeasure, str], Derived] = {}
 
     @property
     def mean(self) -> float:
@@ -175,7 +175,12 @@ class RowFacts:
             total += measure_values(column)
         return total
 
-    def derive(self, measure: PairMeasure, column: str) -> Any:
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that measures have computed so far."""
+        return sum(one.nbytes for one in self._derived.values())
+
+    def derive(self, measure: PairMeasure, column: str) -> Derived:
         """Return what ``PairMeasure.derive`` computes from a column."""
         if (measure, column) not in self._derived:
             self._derived[measure, column] = measure.derive(self._batch.column(column))

@@ -1,10 +1,10 @@
 """Measures: functions of two values, such as the similarity of two vectors, that a conjunct compares with a
 constant.
 
-    measure(f(left), g(right)) OP limit         OP is one of < <= > >=
+    measure(f(left), g(right)) OP value         OP is one of < <= > >=
 
 A measure has two parts. ``propose`` compares many values at once and approximately, and proposes pairs.
-``measure`` computes the value of a pair exactly as Spark does, and decides. So the answer depends on neither
+``compute`` computes the value of a pair exactly as Spark does, and decides. So the answer depends on neither
 the hardware nor the number of values that are compared at once.
 """
 
@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,14 @@ class Values(NamedTuple):
     is_null: Bools
 
 
+class Derived(Protocol):
+    """What a measure computes from a column."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory beside those of the column."""
+
+
 class PairMeasure(ABC):
     """A symmetric function of two values. To add one, write one file and one line in the registry of
     ``thetastream.index.measures``.
@@ -46,7 +54,7 @@ class PairMeasure(ABC):
     """The Spark type of both arguments."""
 
     @abstractmethod
-    def measure(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
+    def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
         """Compute the values of the pairs (left[left_rows[i]], right[right_rows[i]]) as Spark does.
 
         Raises
@@ -56,7 +64,7 @@ class PairMeasure(ABC):
         """
 
     @abstractmethod
-    def derive(self, column: pa.Array) -> Any:
+    def derive(self, column: pa.Array) -> "Derived":
         """Compute from a column what ``propose`` needs. It is kept in memory as long as the column."""
 
     @abstractmethod
@@ -102,11 +110,11 @@ class PairMeasure(ABC):
 
 @dataclass(frozen=True)
 class MeasureLimit:
-    """``measure(left, right) OP limit``, for values of pairs. Units call it as they call a predicate."""
+    """``measure(left, right) OP value``. Units call it as they call a predicate."""
 
     measure: PairMeasure
     op: str
-    limit: float
+    value: float
 
     def __call__(self, left: SimpleNamespace, right: SimpleNamespace) -> Bools:
         """Return for each candidate whether the comparison is true. Values are dictionary-encoded columns."""
@@ -114,8 +122,8 @@ class MeasureLimit:
             (side.value.dictionary, side.value.indices.to_numpy(zero_copy_only=False))
             for side in (left, right)
         )
-        found = self.measure.measure(mine, mine_rows, theirs, their_rows)
-        return compare(found, self.op, self.limit)
+        found = self.measure.compute(mine, mine_rows, theirs, their_rows)
+        return compare(found, self.op, self.value)
 
 
 def compare(found: Values, op: str, limit: float) -> Bools:

@@ -85,8 +85,9 @@ def plan_lookup(
     on = tuple(phrase.text for phrase in phrases)
     query = Query((left, right), on, tuple(phrases), tuple(predicates), how=how)
     physical = lower(query, resolver).physical
-    if not is_declared and how.nearest is None and not physical.condition.dimensions:
-        return "no inequality and no band narrows what an index would read"
+    condition = physical.condition
+    if not is_declared and how.nearest is None and not (condition.dimensions or condition.measured):
+        return "no inequality, band or measure narrows what an index would read"
     if physical.residual and not how.is_inner:
         return f"Spark evaluates {physical.residual[0]}"
     return LookupPlan(physical, table)

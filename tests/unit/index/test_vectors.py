@@ -45,7 +45,7 @@ def list_pairs(
 ) -> set[tuple[int, int]]:
     """List the pairs of which the comparison is true, without tiles."""
     i, j = (part.ravel() for part in np.indices((len(left), len(right))))
-    is_true = compare(measure.measure(left, i, right, j), op, limit)
+    is_true = compare(measure.compute(left, i, right, j), op, limit)
     return set(zip(i[is_true].tolist(), j[is_true].tolist(), strict=True))
 
 
@@ -60,7 +60,7 @@ def test_tiles_propose_every_pair_of_the_exact_comparison(seed: int) -> None:
         for _ in range(2)
     )
     i, j = (part.ravel() for part in np.indices((len(left), len(right))))
-    found = measure.measure(left, i, right, j).values
+    found = measure.compute(left, i, right, j).values
     # The limit is the value of a pair, or the float beside it.
     limit = float(random.normal())
     if len(found):
@@ -119,7 +119,7 @@ def test_vectors_of_two_sizes_are_refused_when_they_meet() -> None:
         (0, 2),
     }
     with pytest.raises(PredicateError, match=r"VECTOR_DIMENSION.* of 2 floats met one of 1"):
-        measure.measure(column, np.array([0]), column, np.array([2]))
+        measure.compute(column, np.array([0]), column, np.array([2]))
 
 
 def test_all_pairs_come_in_pieces() -> None:

@@ -17,6 +17,7 @@ from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import SegmentMeta, describe
 from thetastream.index import IndexSpec, Scan, Sorted
+from thetastream.index.measures import REGISTRY as MEASURES
 from thetastream.runtime.state import durable_store, segment_cache
 from thetastream.runtime.state.durable_store import DurableStore
 from thetastream.runtime.state.segment_cache import CheckedFiles, KeptRuns, compute_seal, load, sweep
@@ -217,6 +218,26 @@ def test_small_runs_are_kept_in_memory_by_use(tmp_path: Path, monkeypatch: pytes
     assert [kept.get(path, "layout") for path in paths] == [run, None, run]
     kept.pop(paths[0])
     assert kept.get(paths[0], "layout") is None
+
+
+def test_a_kept_run_may_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measure derives arrays when a run is probed for the first time."""
+    vectors = pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32()))
+    payload = pa.RecordBatch.from_pydict({"x": [5, 3, 9], "t": [10, 20, 30], "v": vectors})
+    runs = [build(PLANS[Side.LEFT], payload) for _ in range(2)]
+    before = runs[0].nbytes
+    monkeypatch.setattr(segment_cache, "KEPT_BYTES", 2 * before)
+    kept = KeptRuns()
+    for name, run in zip("ab", runs, strict=True):
+        kept.put(tmp_path / name, "layout", run)
+    runs[1].facts.derive(MEASURES["vector_l2_distance"], "v")
+    assert runs[1].nbytes > before
+    assert kept.get(tmp_path / "b", "layout") is runs[1]
+    assert kept.get(tmp_path / "a", "layout") is None
+    kept.pop(tmp_path / "b")
+    kept.put(tmp_path / "a", "layout", runs[0])
+    kept.put(tmp_path / "c", "layout", runs[0])
+    assert kept.get(tmp_path / "a", "layout") is runs[0]
 
 
 def test_a_run_arranged_for_another_index_is_rebuilt(tmp_path: Path) -> None:

@@ -64,9 +64,12 @@ class Run:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the run occupies, which are part of the memory load volume of the unit."""
+        """Bytes of memory that the run occupies, which are part of the memory load volume of the unit.
+
+        They grow when a probe lets a measure derive arrays.
+        """
         arrays = (self.rows, self.edges, self.offsets, self.zones)
-        return int(self.payload.nbytes) + sum(array.nbytes for array in arrays)
+        return int(self.payload.nbytes) + sum(array.nbytes for array in arrays) + self.facts.nbytes
 
 
 def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) -> Run:

@@ -21,7 +21,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,6 @@ Singles = npt.NDArray[np.float32]
 ROUNDOFF = 2.0**-24
 SHORTEST, LONGEST = 2.0**-60, 2.0**60
 """Vectors of other lengths could overflow or lose all their digits in single precision."""
-COSINE, PRODUCT, DISTANCE = 0, 1, 2
-"""The numbers of the functions in ``thetastream.kernels``, which loads Numba."""
 TILE_ROWS = 4096
 """The number of stored vectors in a tile. A tile of 1,024 probes then has 16 MB."""
 
@@ -64,6 +62,12 @@ class Vectors:
         """The number of floats of each row of the matrix."""
         return int(self.matrix.shape[1])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory beside those of the column, of which the matrix may be a part."""
+        own = self.matrix.nbytes if self.matrix.flags.owndata else 0
+        return own + self.norms.nbytes + self.rows.nbytes + self.places.nbytes + self.others.nbytes
+
 
 class Form(NamedTuple):
     """The comparison ``x @ stored.T + added >= bound``, or ``<=`` if it is not ``is_above``."""
@@ -80,12 +84,8 @@ class VectorMeasure(PairMeasure):
     """A measure of two vectors of floats of the same size."""
 
     argument_type = "array<float>"
-    kind: ClassVar[int]
-    """The number of the function in ``thetastream.kernels``."""
 
-    def measure(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
-        from thetastream.kernels import measure_pairs  # loads Numba
-
+    def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
         values = np.zeros(len(left_rows), dtype=np.float64)
         a, b = _read(left, left_rows), _read(right, right_rows)
         is_null = a.is_null | b.is_null
@@ -98,7 +98,7 @@ class VectorMeasure(PairMeasure):
                 f"{b.sizes[at]}: add the conjunct size(...) = size(...) of both vectors to the condition",
             )
         is_null |= a.has_null | b.has_null
-        measure_pairs(self.kind, a.floats, a.starts, b.floats, b.starts, a.sizes, values, is_null)
+        self._run_kernel(a.floats, a.starts, b.floats, b.starts, a.sizes, values, is_null)
         return Values(values, is_null)
 
     def derive(self, column: pa.Array) -> Vectors:
@@ -144,9 +144,13 @@ class VectorMeasure(PairMeasure):
         matrix, norms = probes.matrix[at[usual]], probes.norms[at[usual]]
         for begin in range(first, last, TILE_ROWS):
             part = slice(begin, min(begin + TILE_ROWS, last))
-            form = self.form(limit.op, limit.limit, matrix, norms, stored.norms[part])
+            form = self.form(limit.op, limit.value, matrix, norms, stored.norms[part])
             for found, column in _select(form, stored.matrix[part], capacity):
                 yield usual[found], stored.rows[part][column]
+
+    @abstractmethod
+    def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
+        """Call the kernel that computes pairs. It loads Numba."""
 
     @abstractmethod
     def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
@@ -160,7 +164,11 @@ class Cosine(VectorMeasure):
     """The cosine of the angle between two vectors."""
 
     name = "vector_cosine_similarity"
-    kind = COSINE
+
+    def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
+        from thetastream.kernels import measure_cosines
+
+        measure_cosines(*arrays)
 
     def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
         is_above = op in (">", ">=")
@@ -173,7 +181,11 @@ class Product(VectorMeasure):
     """The sum of the products of the elements."""
 
     name = "vector_inner_product"
-    kind = PRODUCT
+
+    def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
+        from thetastream.kernels import measure_products
+
+        measure_products(*arrays)
 
     def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
         is_above = op in (">", ">=")
@@ -187,7 +199,11 @@ class Distance(VectorMeasure):
     """The length of the difference of two vectors."""
 
     name = "vector_l2_distance"
-    kind = DISTANCE
+
+    def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
+        from thetastream.kernels import measure_distances
+
+        measure_distances(*arrays)
 
     def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
         is_above = op in ("<", "<=")  # near vectors have great products

@@ -67,30 +67,32 @@ class KeptRuns:
 
     def __init__(self) -> None:
         self._runs: OrderedDict[Path, tuple[str, Run]] = OrderedDict()
+        self._sizes: dict[Path, int] = {}
+        """The bytes of each run when it was used last. Probes let runs grow."""
         self._nbytes = 0
 
     def get(self, path: Path, layout: str) -> Run | None:
         found = self._runs.get(path)
         if found is None or found[0] != layout:
             return None
-        self._runs.move_to_end(path)
+        self.put(path, layout, found[1])
         return found[1]
 
     def put(self, path: Path, layout: str, run: Run) -> None:
         self.pop(path)
         self._runs[path] = layout, run
+        self._sizes[path] = run.nbytes
         self._nbytes += run.nbytes
         while self._nbytes > KEPT_BYTES:
-            _, (_, oldest) = self._runs.popitem(last=False)
-            self._nbytes -= oldest.nbytes
+            self.pop(next(iter(self._runs)))
 
     def pop(self, path: Path) -> None:
-        found = self._runs.pop(path, None)
-        if found is not None:
-            self._nbytes -= found[1].nbytes
+        if self._runs.pop(path, None) is not None:
+            self._nbytes -= self._sizes.pop(path)
 
     def clear(self) -> None:
         self._runs.clear()
+        self._sizes.clear()
         self._nbytes = 0
 
 
