@@ -1,6 +1,7 @@
 """The Numba kernels of indexes and routers. They take and return plain arrays.
 
     find_equal      looks many keys up in ascending edges
+    bisect          looks a key up in an ascending part of the values, for each probe
     order_inside    orders rows inside the buckets that a first sort has made
     walk            emits each stored tuple inside the box of a probe
     count_equal     counts equal keys in a hash table, which ``refill`` moves into a larger one
@@ -119,6 +120,24 @@ def _place(order: Int64s, bucket_of: Int64s, cursor: Int64s, out: Int64s) -> Non
         bucket = bucket_of[row]
         out[cursor[bucket]] = row
         cursor[bucket] += 1
+
+
+@jit
+def bisect(values: Int64s, first: Int64s, last: Int64s, keys: Int64s, is_after: bool, found: Int64s) -> None:
+    """Write for each probe p the first i in [first[p], last[p]) with values[i] >= keys[p], or ``last[p]``.
+
+    If ``is_after``, it is the first i with values[i] > keys[p]. The values between ``first[p]`` and
+    ``last[p]`` ascend. An empty part gives ``first[p]``. The loop has no branch, as in ``lower_bound``.
+    """
+    for p in range(len(keys)):
+        start, key = first[p], keys[p]
+        n = last[p] - start
+        while n > 0:
+            half = (n + 1) >> 1
+            value = values[start + half - 1]
+            start += half * ((value < key) | (is_after & (value == key)))
+            n -= half
+        found[p] = start
 
 
 @jit

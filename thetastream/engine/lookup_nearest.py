@@ -16,7 +16,7 @@ import pyarrow as pa
 from thetastream.core.columns import RANKED
 from thetastream.core.condition import Domain
 from thetastream.core.how import Ranking
-from thetastream.core.keys import HIGHEST, Int64s, combine_keys, encode
+from thetastream.core.keys import HIGHEST, LOWEST, Int64s, combine_keys, encode
 from thetastream.engine.store.box import Box, IndexPlan, build_box
 from thetastream.engine.store.run import Run
 
@@ -57,7 +57,13 @@ class RankedRun:
     @cached_property
     def order(self) -> Int64s:
         """The rows by group and value."""
-        return np.lexsort((self.values, self.groups)).astype(np.int64)
+        groups, values = self.groups, self.values
+        is_ascending = (groups[1:] > groups[:-1]) | (
+            (groups[1:] == groups[:-1]) & (values[1:] >= values[:-1])
+        )
+        if is_ascending.all():
+            return np.arange(len(values))  # The index has the same order, as for an as-of join.
+        return np.lexsort((values, groups)).astype(np.int64)
 
     @cached_property
     def sorted_values(self) -> Int64s:
@@ -65,9 +71,16 @@ class RankedRun:
         return self.values[self.order]
 
     @cached_property
-    def sorted_groups(self) -> Int64s:
-        """The groups in this order."""
-        return self.groups[self.order]
+    def edges(self) -> tuple[Int64s, Int64s, Int64s]:
+        """The groups in this order, each once; where each begins; and where its rows without a value begin.
+
+        The last group of the second array is no group. It begins where the last one ends.
+        """
+        groups = self.groups[self.order]
+        is_first = np.append(True, groups[1:] != groups[:-1])[: len(groups)]
+        starts = np.append(np.flatnonzero(is_first), len(groups))
+        known = self._bisect(starts[:-1], starts[1:], np.full(len(starts) - 1, HIGHEST - 1), False)
+        return groups[starts[:-1]], starts, known
 
     @cached_property
     def rows(self) -> Int64s:
@@ -96,7 +109,10 @@ class RankedRun:
             The tuple, the row and the key of the rank of each pair; and for which tuples a search is not
             enough, because a value is NULL or NaN.
         """
+        # Tuples in the order of the rows read neighbouring cache lines.
         box = build_box(self.plan, probes)
+        order = self._sequence(box)
+        box, values = box.reorder(order), None if values is None else values.take(pa.array(order))
         start, end, stop = self._bound(box)
         mine = None if values is None else encode(values, self.ranking.domain)
         is_hard = np.zeros(len(probes), dtype=np.bool_)
@@ -109,7 +125,10 @@ class RankedRun:
             is_hard |= stop > end
         origin = None if mine is None or not self.ranking.is_abs else self._bisect(start, end, mine, False)
         found: list[tuple[Int64s, Int64s, Int64s]] = []
-        active, width = np.flatnonzero(~is_hard & (end > start)), FIRST_ROWS + self.ranking.k
+        active = np.flatnonzero(~is_hard & (end > start))
+        # If the bounds are the whole condition, one row behind the k nearest ones tells that there is no tie.
+        is_bounded = box.spans.keys() <= {*self.bounding, *self.plan.access.group}
+        width = self.ranking.k + (1 if is_bounded else FIRST_ROWS)
         while len(active):
             unfinished = []
             step = max(1, PAIRS_AT_ONCE // (2 * width))
@@ -124,37 +143,44 @@ class RankedRun:
         is_hard |= (end <= start) & (stop > end)
         empty = np.zeros(0, dtype=np.int64)
         probe, row, key = (np.concatenate([empty, *(one[n] for one in found)]) for n in range(3))
-        return probe, self.order[row], key, is_hard
+        return order[probe], self.order[row], key, is_hard[np.argsort(order)]
+
+    def _sequence(self, box: Box) -> Int64s:
+        """Order the tuples as the rows that they look for."""
+        keys = [] if box.group is None else [box.group]
+        for column in self.bounding:
+            if column in box.spans:
+                span = box.spans[column]
+                keys.insert(0, span.high if self._goes_down else span.low)
+        return np.lexsort(keys).astype(np.int64) if keys else np.arange(box.n_probes)
 
     def _bound(self, box: Box) -> tuple[Int64s, Int64s, Int64s]:
         """Find the rows with a value that each tuple may meet, and where the rows of its group end."""
         n = box.n_probes
-        grouped = self.sorted_groups
-        if box.group is None:
-            first, stop = np.zeros(n, dtype=np.int64), np.full(n, len(grouped), dtype=np.int64)
-        else:
-            first = np.searchsorted(grouped, box.group, side="left").astype(np.int64)
-            stop = np.searchsorted(grouped, box.group, side="right").astype(np.int64)
-        end = self._bisect(first, stop, np.full(n, HIGHEST - 1), False)  # without NULL and NaN
-        start = first
+        edges, starts, known = self.edges
+        place, after = np.zeros(n, dtype=np.int64), np.full(n, len(edges))
+        if box.group is not None:
+            from thetastream.kernels import find_equal  # loads Numba
+
+            find_equal(edges, np.ascontiguousarray(box.group), place, after)
+        start, stop = starts[place], starts[after]
+        end = np.where(place < after, np.append(known, 0)[place], start)  # without NULL and NaN
         for column in self.bounding:
             if column in box.spans:
-                span = box.spans[column]
-                start = np.maximum(start, self._bisect(first, end, span.low, False))
-                end = np.minimum(end, self._bisect(first, end, span.high, True))
-        return start, np.maximum(start, end), stop
+                low, high = box.spans[column]
+                if low.max(initial=LOWEST) > LOWEST:
+                    start = self._bisect(start, end, low, False)
+                if high.min(initial=HIGHEST) < HIGHEST:
+                    end = self._bisect(start, end, high, True)
+        return start, end, stop
 
     def _bisect(self, low: Int64s, high: Int64s, keys: Int64s, is_after: bool) -> Int64s:
         """Find the first row in [low, high) whose value is at least a key, or beyond it if ``is_after``."""
-        values = self.sorted_values
-        low, high = low.copy(), high.copy()
-        while (is_open := low < high).any():
-            middle = (low + high) >> 1
-            value = values[np.minimum(middle, len(values) - 1)]
-            is_before = (value <= keys if is_after else value < keys) & is_open
-            low = np.where(is_before, middle + 1, low)
-            high = np.where(is_open & ~is_before, middle, high)
-        return low
+        from thetastream.kernels import bisect  # loads Numba
+
+        found = np.empty_like(low)
+        bisect(self.sorted_values, low, high, np.ascontiguousarray(keys), is_after, found)
+        return found
 
     def _look(
         self,
