@@ -284,6 +284,17 @@ def test_a_table_without_an_index_is_refused(stream: Stream, ranges: Ranges, tmp
         th.stage(stream.frame)  # type: ignore[arg-type]
 
 
+def test_an_explanation_stages_nothing(stream: Stream, ranges: Ranges, tmp_path: Path) -> None:
+    inputs, shared = {"a": stream.frame, "t": th.Table(ranges.path)}, tmp_path / "shared"
+    text = f"EXPLAIN SELECT a.x, count(*) FROM (SELECT a.x FROM a JOIN t ON {ON}) AS a GROUP BY a.x"
+    (row,) = th.sql(stream.frame.sparkSession, text, inputs, mailbox=str(shared)).collect()
+    assert "by an index of the table" in row.plan
+    assert not shared.exists()
+    # The same plan stages the table if its results are asked for.
+    th.sql(stream.frame.sparkSession, text.removeprefix("EXPLAIN "), inputs, mailbox=str(shared))
+    assert len(list((shared / "tables" / "runs").iterdir())) == 1
+
+
 def test_a_key_that_occurs_twice_is_refused(stream: Stream, ranges: Ranges, tmp_path: Path) -> None:
     table = th.Table(ranges.path, key="low")
     plan = th.plan({"a": stream.frame, "t": table}, ON, mailbox=str(tmp_path))

@@ -4,6 +4,7 @@ SELECT items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join({"r": .
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pyspark.errors import AnalysisException
@@ -15,6 +16,7 @@ from thetastream.conditions.statement import Insert, Statement, View
 from thetastream.core.errors import QueryError
 from thetastream.families.options import StatementOptions, list_options, refuse_unknown, takes
 from thetastream.joins.ask.arrow_tables import read_tables
+from thetastream.joins.compose.lookups import leave_unstaged
 from thetastream.models.base import Model
 from thetastream.statements.evaluate import Evaluation, read_inputs
 
@@ -105,7 +107,8 @@ def run_script(
     given = read_inputs(read_tables(streams or {}, spark))
     for statement in statements:
         evaluation = Evaluation(spark, given, model, join_options(statement, options))
-        rows = evaluation.evaluate(statement.select, {})
+        with leave_unstaged() if statement.is_explain else nullcontext():
+            rows = evaluation.evaluate(statement.select, {})
         if evaluation.options.get("every") is not None and not evaluation.has_groups:
             what = "every delays the groups of a join, and this statement groups none"
             raise QueryError("EVERY", f"{what}; leave every={evaluation.options['every']!r} out")

@@ -4,7 +4,9 @@ The rows of joins are read as tuples of one more stream, whose columns are the s
 ``a.x < t.low`` over rows of ``a`` becomes ``rows.a.x < t.low``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,11 +23,26 @@ from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import Stream
 from thetastream.runtime.table_runs import StagedTable, TableFolder
+from thetastream.runtime.table_versions import NEW, Version
 from thetastream.spark.dataflow.lookup import look_up
 from thetastream.spark.tables.declared import find_declared
 from thetastream.spark.tables.follow import follow
 from thetastream.spark.tables.stage import TableStaging, plan_staging, stage_once
 from thetastream.spark.tables.versions import remember_folder
+
+_STAGES: ContextVar[bool] = ContextVar("stages", default=True)
+"""Whether a join stages its table when its DataFrame is built."""
+_UNSTAGED = StagedTable(Version(NEW, (), 0, 0, 0.0), "")
+
+
+@contextmanager
+def leave_unstaged() -> Iterator[None]:
+    """Build DataFrames of joins without staging their tables. They have columns, and must not run."""
+    before = _STAGES.set(False)
+    try:
+        yield
+    finally:
+        _STAGES.reset(before)
 
 
 @dataclass(frozen=True)
@@ -44,10 +61,10 @@ class TableLookup:
 
     def answer(self, rows: DataFrame) -> DataFrame:
         """Look rows up; return one struct column per alias. The table is staged the first time."""
-        flow = self.plan.flow()
-        if not self._staged:
+        if _STAGES.get() and not self._staged:
             self._staged.append(self._stage(rows.sparkSession))
-        found = look_up(flow, rows, self.table, self.folder, self._staged[0])
+        (staged,) = self._staged or (_UNSTAGED,)
+        found = look_up(self.plan.flow(), rows, self.table, self.folder, staged)
         if self.rows is None:
             return found
         others = [quote(name) for name in found.columns if name != self.rows]
