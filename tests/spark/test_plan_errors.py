@@ -36,7 +36,7 @@ def problem_of(streams, on="a.x > b.y", within="1 minute", **settings):
         ("a.x > rand()", "NON_DETERMINISTIC", "rand"),
         ("a.ts > now()", "TIME_DEPENDENT", "now"),
         ("a.ts > current_timestamp", "TIME_DEPENDENT", "current_timestamp"),
-        ("a.x > b.y AND", "SYNTAX", "one Spark SQL expression"),
+        ("a.x > b.y AND", "SYNTAX", "AND must stand between two conditions"),
         ("a.x > b.y AS pair", "SYNTAX", ""),
         ("a.x > b.y pair", "SYNTAX", ""),
         ("a.x > b.y; DROP TABLE t", "SYNTAX", ""),

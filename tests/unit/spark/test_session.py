@@ -49,7 +49,7 @@ def test_configure_returns_the_session_and_leaves_nothing_to_complain_about():
 
 def test_partitions_given_win():
     assert th.configure(bare(), partitions=7).conf[PARTITIONS] == "7"
-    with pytest.raises(th.errors.SessionError, match=r"partitions \(0\) must be at least 1"):
+    with pytest.raises(th.errors.SessionError, match=r"partitions \(0\) must be an integer of at least 1"):
         th.configure(bare(), partitions=0)
 
 
