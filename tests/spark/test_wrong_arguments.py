@@ -48,7 +48,6 @@ def list_calls(ticks: DataFrame, rows: DataFrame) -> list[Call]:
         (th.Nearest, {"k": 1, "by": "b.id - a.id"}),
         (th.Rows, {"n": 1}),
         (th.by_arrival, {"df": rows.select("id"), "slack": "10 seconds"}),
-        (th.local_session, {"cores": 2}),
     ]
 
 

@@ -109,10 +109,11 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
     Raises
     ------
     QueryError
-        COLUMN_EXISTS, or INVALID_DURATION if ``slack`` is no span of time.
+        BAD_VALUE if ``column`` is no name; COLUMN_EXISTS; INVALID_DURATION if ``slack`` is no span of time.
     """
-    if not isinstance(column, str):
-        raise QueryError("BAD_VALUE", f"column must be the name of the new column, not {column!r}")
+    if not isinstance(column, str) or not column or set(column) & set("`."):
+        what = f"column must be a name without dots and backticks, not {column!r}"
+        raise QueryError("BAD_VALUE", what)
     taken = {name.lower() for name in df.columns}
     if column.lower() in taken:
         raise QueryError(
@@ -121,7 +122,7 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
             "its values would be lost; give by_arrival another column name",
         )
     stamped = df.withColumn(column, F.current_timestamp())
-    if isinstance(slack, str | timedelta):
+    if isinstance(slack, str | timedelta) and slack != "":
         with suppress(AnalysisException):
             return stamped.withWatermark(column, write_delay(slack))
     raise QueryError("INVALID_DURATION", f'slack ({slack!r}) is no span of time; write it as in "10 seconds"')
