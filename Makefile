@@ -101,7 +101,9 @@ audit: machine $(VENV)/.dev
 
 # The site, and all code on its pages, which must run and print what the pages show.
 docs: machine $(VENV)/.docs $(VENV)/.dev $(VENV)/.java-classes
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+# --strict counts the warnings that are logged, and --quiet would log none.
+	@mkdir -p out
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict 2>out/docs.log || { grep -v INFO out/docs.log; exit 1; }
 	@echo "out/site/index.html"
 	@$(BIN)/python -m pytest -n $(WORKERS) -m snippets $(ARGS)
 

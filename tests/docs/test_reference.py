@@ -1,8 +1,11 @@
 """The tables of docs/reference name every condition, setting and command of the source, and nothing else."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
+
+import pytest
 
 import thetastream as th
 from thetastream.app.cli import build_parser
@@ -72,6 +75,19 @@ def test_every_public_name_is_in_the_api_and_nothing_else():
     modules = {"checkpoints": th.checkpoints, "errors": th.errors, "types": th.types}
     inside = [name for module in modules.values() for name in module.__all__]
     assert sorted(named) == sorted({*th.__all__, *inside} - modules.keys())
+
+
+@pytest.mark.parametrize("kind", [th.Plan, th.types.ControlHandle, th.types.JoinTasks])
+def test_what_users_call_of_a_class_is_in_the_api(kind: type) -> None:
+    page = (REFERENCE / "api.md").read_text()
+    entry = re.search(
+        rf"^::: thetastream\.(?:\w+\.)*{kind.__name__}\n    options:\n.*\[(.*)\]$", page, re.MULTILINE
+    )
+    assert entry is not None
+    own = {
+        name for name, value in vars(kind).items() if inspect.isfunction(value) or isinstance(value, property)
+    }
+    assert {name for name in own if not name.startswith("_")} <= set(entry[1].split(", "))
 
 
 def test_the_table_of_settings_is_written_from_the_declarations():

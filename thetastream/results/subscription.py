@@ -21,7 +21,7 @@ from thetastream.results.store import Store, load, refuse_other
 class Delivery(NamedTuple):
     """A snapshot and its rows.
 
-    Parameters
+    Attributes
     ----------
     snapshot : Snapshot
     results : pyarrow.Table
