@@ -116,6 +116,7 @@ def test_the_preserved_input_may_be_the_right_one(frame: DataFrame, table: DataF
     assert count_rows([plan.dataframe().selectExpr(*columns)]) == count_rows([wanted])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["left,full,semi", "inner,right,anti"])
 def test_a_model_may_ask_for_sparks_own_join(frame: DataFrame, table: DataFrame, how: str) -> None:
     found, wanted = [], []

@@ -83,7 +83,7 @@ def spans(seconds):
     return {alias: f"{n} seconds" for alias, n in seconds.items()}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(24))
 def test_batch(spark, use_tree, seed):
     aliases, tree, on, seconds = draw_case(seed)
@@ -95,7 +95,7 @@ def test_batch(spark, use_tree, seed):
     assert found == nested_loop(rows, on, seconds)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(100, 108))
 def test_streams_with_disorder_and_late_tuples(spark, tmp_path, use_tree, seed):
     aliases, tree, on, seconds = draw_case(seed)
@@ -139,7 +139,7 @@ def test_a_predicate_over_both_results(spark, use_tree):
     assert Counter((row.a.id, row.b.id, row.c.id, row.d.id) for row in found) == wanted
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(200, 208))
 def test_units_of_the_last_join_fold(spark, use_tree, seed):
     aliases, tree, on, seconds = draw_case(seed)
@@ -158,6 +158,7 @@ def test_units_of_the_last_join_fold(spark, use_tree, seed):
     assert {tuple(row) for row in found.collect()} == {(key, *values) for key, values in groups.items()}
 
 
+@pytest.mark.slow
 def test_units_that_fold_count_matches_before_they_compare_windows(spark, tmp_path, use_tree):
     """They count as many as without folding, where Spark filters their pairs by the windows."""
     use_tree(TREES["abcd"][0])
@@ -214,6 +215,7 @@ def begin(spark, tmp_path, statistics, ids):
     return new, plan.explain()
 
 
+@pytest.mark.slow
 def test_a_query_that_starts_again_needs_its_tree(spark, tmp_path):
     """A checkpoint continues with the same tree, and refuses another one."""
     before, text = begin(spark, tmp_path, SELECTIVE, slice(0, 6))

@@ -107,6 +107,7 @@ def wait_for(is_done: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_each_epoch_joins_with_the_newest_version_of_an_overwritten_folder(
     spark: SparkSession, stream: Stream, ranges: Ranges, start: Any, tmp_path: Path, how: str

@@ -87,7 +87,7 @@ def test_kinds_of_joins(spark: SparkSession, how: str) -> None:
     assert Counter(map(tuple, ours.collect())) == Counter(map(tuple, theirs.collect()))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_streams(spark: SparkSession, tmp_path: Path, model: Any) -> None:
     conditions = CONDITIONS[2:7:2]

@@ -18,6 +18,7 @@ SECONDS = 12
 ON = "a.k < b.k AND b.k < c.k AND a.k < c.k - 1"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", [None, th.Ring(2)], ids=["pipeline", "ring"])
 def test_measured_rates_give_the_join_order(
     spark: SparkSession, tmp_path: Path, model: th.Ring | None
@@ -51,6 +52,7 @@ def test_measured_rates_give_the_join_order(
         assert "a -> c" in text
 
 
+@pytest.mark.slow
 def test_measured_rates_of_results_give_a_bushy_tree(spark: SparkSession) -> None:
     """A run with a left-deep tree measures that another tree joins fewer rows, and it does."""
     tables = join_trees.draw(120, 3, seed=1)

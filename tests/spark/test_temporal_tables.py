@@ -93,6 +93,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Callable[[DataFrame], Counter[Ro
     return run
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
 def test_the_row_of_a_key_is_chosen_before_the_condition_is_checked(
     spark: SparkSession, sales: DataFrame, run: Any, how: str
