@@ -31,7 +31,7 @@ MEASUREMENTS = {
     "questions": "bench.core.questions",
     "index-shapes": "bench.core.index_shapes",
     "join-trees": "bench.core.join_trees",
-    "tables": "bench.core.tables",
+    "tables": "bench.core.tables.run",
 }
 """Benchmarks that compare no engines, with the same options as those that do, by name."""
 QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}

@@ -5,13 +5,17 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from thetastream.spark.tables import stage
+from thetastream.spark.tables.stage import stage_rows
 
 ON = "a.x >= t.low AND a.x < t.high"
 
@@ -283,6 +287,33 @@ def test_a_table_without_an_index_is_refused(stream: Stream, ranges: Ranges, tmp
         th.stage(th.Table(ranges.path))
     with pytest.raises(th.QueryError, match=r"\[BAD_VALUE\] th.stage needs a th.Table"):
         th.stage(stream.frame)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("on", [ON, f"{ON} AND a.x = t.k"])
+def test_the_runs_of_a_large_table_do_not_overlap(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
+) -> None:
+    rows = stream.frame.sparkSession.range(0, 1000, 1, 4).selectExpr("id % 10 AS k", "id * 37 % 1000 AS low")
+    rows = rows.selectExpr("k", "low", "low + 5 AS high")
+    table = th.Table(rows)
+    th.plan({"a": stream.frame, "t": table}, on, mailbox=str(tmp_path))
+    (staging,) = table.stagings.values()
+    plan = staging.flow.lookup.plan
+    place = (*plan.access.group, *plan.access.ranges)[0]
+
+    def stage_and_find_spans() -> list[tuple[int, int]]:
+        version = stage_rows(staging.flow, rows, staging.folder)
+        runs = staging.folder.open(version, plan, pa.schema([])).runs
+        assert sum(run.n_rows for run in runs) == 1000
+        return sorted((int(run.rows[:, place].min()), int(run.rows[:, place].max())) for run in runs)
+
+    whole = stage_and_find_spans()
+    assert len(whole) > 1
+    assert all(later[0] < earlier[1] for earlier, later in pairwise(whole))
+    monkeypatch.setattr(stage, "CUT_BYTES", 0)
+    cut = stage_and_find_spans()
+    assert len(cut) > 1
+    assert all(later[0] > earlier[1] for earlier, later in pairwise(cut))
 
 
 def test_an_explanation_stages_nothing(stream: Stream, ranges: Ranges, tmp_path: Path) -> None:

@@ -42,16 +42,21 @@ from thetastream.core.errors import QueryError
 from thetastream.lowering.domains import quote
 from thetastream.runtime.observe.epoch_lines import LOG
 from thetastream.runtime.state.segment_cache import describe_layout
-from thetastream.runtime.table_runs import LookupFlow, StagedTable, TableFolder
+from thetastream.runtime.table_runs import RUN_BYTES, LookupFlow, StagedTable, TableFolder
 from thetastream.runtime.table_versions import NEW, Refused, SourceCheck, Version
 from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.session.configure import count_partitions, read_meaning
+from thetastream.spark.session.sizes import estimate_bytes
 from thetastream.spark.tables.stamp import NotReady
 from thetastream.spark.tables.table import VALID_TO, Table
 from thetastream.spark.task_properties import read_task
 
 T = TypeVar("T")
+
+
+CUT_BYTES = 1 << 29
+"""A table of so many bytes, as Spark estimates them, is cut by range before it is staged."""
 
 
 class RefusedVersionWarning(UserWarning):
@@ -60,7 +65,7 @@ class RefusedVersionWarning(UserWarning):
 
 def stage_rows(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> Version:
     """Write the rows of a table as runs of the index. This runs a job."""
-    flat = _add_hashes(select_block_columns(flow.table, table).coalesce(count_partitions(table.sparkSession)))
+    flat = _add_hashes(_divide(flow, select_block_columns(flow.table, table)))
     filled = fill_up(flat, f"a row of table {flow.table.alias!r}")
     step = folder.make_staging_step(flow.lookup.plan, read_task)
     columns = "run string, n_rows bigint, nbytes bigint, content bigint"
@@ -70,6 +75,22 @@ def stage_rows(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> Versi
     content = f"{n_rows} {sum(row.content for row in rows) % (1 << 64)}" if has_content else None
     runs = tuple(sorted(row.run for row in rows))
     return Version(NEW, runs, n_rows, sum(row.nbytes for row in rows), time.time(), content)
+
+
+def _divide(flow: LookupFlow, flat: DataFrame) -> DataFrame:
+    """Divide the rows of a table among tasks, a large table by the first key of its index.
+
+    The runs of a large table do not overlap then. A tuple touches the pages of one or two of them, so a table
+    that is larger than the memory of a host can be mapped. Spark reads a table twice to cut it, and sends its
+    rows to other tasks, which would cost more than it saves for a small one.
+    """
+    lookup, n_tasks = flow.lookup, count_partitions(flat.sparkSession)
+    places = (*lookup.plan.access.group, *lookup.plan.access.ranges)[:1]
+    keys = [lookup.plan.condition.sides[lookup.plan.stored].keys[place - 1].column for place in places]
+    nbytes = estimate_bytes(flat, flat.columns) if keys else None
+    if nbytes is None or nbytes < CUT_BYTES:
+        return flat.coalesce(n_tasks)
+    return flat.repartitionByRange(max(n_tasks, -(-nbytes // RUN_BYTES)), *map(quote, keys))
 
 
 def stage_once(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> StagedTable:

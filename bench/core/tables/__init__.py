@@ -1,0 +1,1 @@
+"""Tables beside streams and batches, beside DuckDB and Spark's own join: ``python -m bench tables``."""
