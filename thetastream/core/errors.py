@@ -7,8 +7,16 @@ A message states the rule, the value that broke it, and the consequence or a hin
 """
 
 import difflib
+import os
+import traceback
 from collections.abc import Collection, Sequence
+from itertools import takewhile
+from pathlib import Path
 from typing import NamedTuple
+
+FLAG = "THETASTREAM_TRACEBACK"
+"""The environment variable that asks for whole tracebacks."""
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 class Mark(NamedTuple):
@@ -35,6 +43,18 @@ class ThetastreamError(Exception):
         super().__init__(f"[{condition}] {message}")
         self.condition = condition
         self.message = message
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows in place of a traceback: the line that called us, and the message.
+
+        The frames inside the package, of which a typo in a condition has 20, say nothing about it.
+        """
+        if shows_tracebacks():
+            return "".join(traceback.format_exception(self)).splitlines()
+        frames = traceback.extract_tb(self.__traceback__)
+        of_user = [*takewhile(lambda frame: not frame.filename.startswith(_PACKAGE), frames)]
+        called = traceback.format_list(of_user[-1:])
+        return "".join([*called, *traceback.format_exception_only(self)]).splitlines()
 
 
 class QueryError(ThetastreamError, ValueError):
@@ -68,6 +88,11 @@ class InvalidQuery(QueryError):
         self.problems = tuple(problems)
         lines = "\n".join(f"  {n}. {problem}" for n, problem in enumerate(self.problems, 1))
         super().__init__("INVALID_QUERY", f"{len(self.problems)} problems:\n{lines}")
+
+
+def shows_tracebacks() -> bool:
+    """Whether the user asks for whole tracebacks."""
+    return os.environ.get(FLAG, "").lower() not in ("", "0", "false")
 
 
 def list_problems(error: ThetastreamError) -> tuple[ThetastreamError, ...]:

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import thetastream as th
+from thetastream.core.errors import FLAG
 from thetastream.spark.session import failure
 from thetastream.spark.session.jvm import without_chatter
 from thetastream.spark.session.workers import choose_worker_python
@@ -26,7 +27,7 @@ thetastream.core.errors.PredicateError: [PREDICATE_RAISED] predicate 'near' rais
 
 @pytest.fixture(autouse=True)
 def without_flag(monkeypatch):
-    monkeypatch.delenv(failure.FLAG, raising=False)
+    monkeypatch.delenv(FLAG, raising=False)
 
 
 def test_our_error_is_found_inside_the_exception_of_spark(monkeypatch):
@@ -36,7 +37,7 @@ def test_our_error_is_found_inside_the_exception_of_spark(monkeypatch):
     )
     assert "It stopped the query prices." in shown
     assert "\n" not in shown
-    monkeypatch.setenv(failure.FLAG, "1")
+    monkeypatch.setenv(FLAG, "1")
     assert failure.describe_failure(PySparkException(CAPTURED)) is None
 
 

@@ -11,6 +11,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 import thetastream as th
+from thetastream.core.errors import FLAG
 from thetastream.spark.session import failure, memory
 from thetastream.spark.session.failure import explain_exit
 
@@ -30,7 +31,7 @@ MALLOC = "Traceback\n  File x\npyarrow.lib.ArrowMemoryError: malloc of size 1125
     ],
 )
 def test_what_died_of_memory_says_so_in_one_paragraph(text, who, change, monkeypatch) -> None:
-    monkeypatch.delenv(failure.FLAG, raising=False)
+    monkeypatch.delenv(FLAG, raising=False)
     shown = failure.describe_failure(PySparkException(text))
     assert shown is not None
     assert shown.startswith("[OUT_OF_MEMORY] ")
@@ -51,7 +52,7 @@ def test_what_died_of_memory_says_so_in_one_paragraph(text, who, change, monkeyp
     ("code", "what"), [(52, "had no memory left"), (-9, "was killed"), (1, "[SPARK_ENDED]")]
 )
 def test_a_jvm_that_has_ended_says_why(error, code, what, monkeypatch) -> None:
-    monkeypatch.delenv(failure.FLAG, raising=False)
+    monkeypatch.delenv(FLAG, raising=False)
     end = f"import os; os._exit({code})" if code > 0 else "import os; os.kill(os.getpid(), 9)"
     gateway = type("Gateway", (), {"proc": subprocess.Popen([sys.executable, "-c", end])})
     monkeypatch.setattr(SparkContext, "_gateway", gateway)

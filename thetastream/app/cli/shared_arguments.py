@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 import thetastream as th
 from thetastream.app.job.spec import write_option
-from thetastream.core.errors import SessionError
+from thetastream.core.errors import SessionError, shows_tracebacks
 from thetastream.joins.ask.refusals import summarize
-from thetastream.spark.session.failure import shows_tracebacks, unwrap_error
+from thetastream.spark.session.failure import unwrap_error
 from thetastream.spark.session.jvm import launch_without_secrets, stderr_into
 from thetastream.spark.session.workers import keep_current_folder_out
 

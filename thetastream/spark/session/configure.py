@@ -17,10 +17,10 @@ from typing import cast, overload
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from thetastream.core.errors import QueryError, SessionError, suggest
+from thetastream.core.errors import QueryError, SessionError, shows_tracebacks, suggest
 from thetastream.lowering.query import warn_caller
 from thetastream.results.writer import PARTITIONS
-from thetastream.spark.session.failure import list_loggers, show_failures_shortly, shows_tracebacks
+from thetastream.spark.session.failure import list_loggers, show_failures_shortly
 from thetastream.spark.session.jvm import find_archive, launch_without_secrets, without_chatter
 from thetastream.spark.session.memory import (
     DRIVER_MEMORY,

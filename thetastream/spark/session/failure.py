@@ -7,7 +7,6 @@ If a worker or a JVM has died because memory ran out, the paragraph says so, and
 """
 
 import logging
-import os
 import re
 import subprocess
 import sys
@@ -17,10 +16,9 @@ from typing import Any
 from pyspark.logger import PySparkLogger
 
 from thetastream.core import errors
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import FLAG, QueryError, shows_tracebacks
 from thetastream.spark.session.memory import DRIVER_MEMORY, EXECUTOR_MEMORY
 
-FLAG = "THETASTREAM_TRACEBACK"
 LONGEST = 1000
 """The longest summary of a failure, in characters."""
 _NAMES = "|".join(
@@ -99,11 +97,6 @@ def summarize_failure(text: str) -> str:
     """
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return (find_error(text) or explain_failure(text) or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
-
-
-def shows_tracebacks() -> bool:
-    """Whether the user asks for the tracebacks of Spark."""
-    return os.environ.get(FLAG, "").lower() not in ("", "0", "false")
 
 
 def describe_failure(error: BaseException) -> str | None:
