@@ -1,6 +1,7 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
-import thetastream.core.search_path  # noqa: F401 (it runs first, so that nothing comes from the current folder)
+import thetastream.core.search_path  # It runs first, so that nothing comes from the current folder.
+import thetastream.spark.version  # noqa: F401 (it refuses an old PySpark before anything else needs it)
 from thetastream import checkpoints, errors, types
 from thetastream.conditions import predicate, within_metres
 from thetastream.core.errors import QueryError, ThetastreamError
