@@ -176,7 +176,8 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     java = options.get(JAVA_OPTIONS, "")
     if "-Xss" not in java:
         builder.config(JAVA_OPTIONS, f"{java} -Xss8m".strip())
-    if DAEMON not in options:
+    # The daemon starts before workers get the files that the session sends, of which one may be this package.
+    if DAEMON not in options and "spark.submit.pyFiles" not in options:
         builder.config(DAEMON, "thetastream.spark.session.daemon")
     # Spark sets this variable for mapInArrow and not for stateful operators, and starts a daemon for each
     # environment. With the same environment, one daemon forks the workers of both.

@@ -20,6 +20,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -120,7 +121,7 @@ def check_workers(spark: SparkSession) -> None:
 
     try:
         missing = spark.range(1).select(list_missing("id")).collect()[0][0]
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise _make_error(_find_cause(str(error))) from None
     if missing:
         raise _make_error(f"they lack {missing}")
@@ -145,7 +146,13 @@ def _find_cause(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = ("ModuleNotFoundError", "PYTHON_VERSION_MISMATCH", "Cannot run program", "No such file")
     found = [line for line in lines if any(word in line for word in telling)]
-    return (found or lines or ["a worker cannot start"])[0]
+    cause = (found or lines or ["a worker cannot start"])[0]
+    if "No module named 'thetastream'" in cause:
+        # The daemon of the workers starts before they get what the session sends.
+        cause += (
+            "; if the session sends the package (--py-files), set spark.python.daemon.module=pyspark.daemon"
+        )
+    return cause
 
 
 @contextmanager
