@@ -21,6 +21,7 @@ from thetastream.results.question import query
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.subscription import subscribe
 from thetastream.runtime.control.policies import TwoPhaseScaling
+from thetastream.spark.changes import changes
 from thetastream.spark.event_time import by_arrival
 from thetastream.spark.observe.export import export_metrics
 from thetastream.spark.observe.metrics import metrics
@@ -57,6 +58,7 @@ __all__ = [
     "TwoPhaseScaling",
     "aggregate",
     "by_arrival",
+    "changes",
     "checkpoints",
     "col",
     "configure",

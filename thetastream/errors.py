@@ -3,6 +3,7 @@
 from thetastream.core.errors import InvalidQuery, PredicateError, SessionError, StateError, StoreError
 from thetastream.lowering.query import CrossJoinWarning, UnboundedStateWarning
 from thetastream.runtime.observe.health import LateTuplesWarning, StalledWatermarkWarning
+from thetastream.spark.changes import UnmarkedChangesWarning
 from thetastream.spark.session.configure import ManyPartitionsWarning
 from thetastream.spark.session.memory import SmallMemoryWarning
 from thetastream.spark.tables.stage import RefusedVersionWarning
@@ -20,4 +21,5 @@ __all__ = [
     "StateError",
     "StoreError",
     "UnboundedStateWarning",
+    "UnmarkedChangesWarning",
 ]

@@ -48,6 +48,7 @@ def list_calls(ticks: DataFrame, rows: DataFrame) -> list[Call]:
         (th.Nearest, {"k": 1, "by": "b.id - a.id"}),
         (th.Rows, {"n": 1}),
         (th.by_arrival, {"df": rows.select("id"), "slack": "10 seconds"}),
+        (th.changes, {"df": rows, "sign": "id"}),
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.columns import HASH
+from thetastream.core.columns import HASH, SIGN
 from thetastream.core.records import decode, encode
 from thetastream.core.sides import Role
 from thetastream.engine.clock import BEFORE
@@ -179,6 +179,10 @@ class LocalRun:
 
 
 def add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add the column ``h``. Spark computes it in Catalyst; here it is slow."""
-    hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
+    """Add the column ``h``. Spark computes it in Catalyst; here it is slow.
+
+    Inserts and deletes of one row have one hash.
+    """
+    kept = batch.drop_columns([SIGN]) if SIGN in batch.schema.names else batch
+    hashes = np.array([hash(repr(row)) for row in kept.to_pylist()], dtype=np.int64)
     return batch.append_column(HASH, pa.array(hashes))

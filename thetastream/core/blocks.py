@@ -242,11 +242,13 @@ class Matches(NamedTuple):
 
     left: pa.RecordBatch
     right: pa.RecordBatch
+    signs: pa.Array | None = None
+    """The sign of each pair, 1 or -1; None if no stream has deletes."""
 
     @property
     def columns(self) -> list[pa.Array]:
-        """The columns of the left tuples, followed by those of the right tuples."""
-        return [*self.left.columns, *self.right.columns]
+        """The columns of the left tuples, those of the right tuples, and the signs if there are any."""
+        return [*self.left.columns, *self.right.columns, *([] if self.signs is None else [self.signs])]
 
 
 def count_fillers(task: int, sent: int, nbytes: int) -> int:

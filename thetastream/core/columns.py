@@ -13,6 +13,7 @@ A *block* is an Arrow record batch of tuples. Its columns are
                      result of three or more streams
     o                place of the tuple in the arrivals of both streams
     i                number that a unit gives to a tuple of a preserved stream (outer, semi, anti joins)
+    w                sign of the tuple: 1 if it was inserted, -1 if it was deleted; only for changes
     r                part of the value by which partners are ranked that the stream of the tuple determines
     sender           number of the unit that sends a candidate pair or a decided tuple to a second unit
     decided          side of a decided tuple on this way; NULL for a pair
@@ -48,6 +49,7 @@ SEEN = "m"
 ARRIVAL = "o"
 TUPLE = "i"
 RANKED = "r"
+SIGN = "w"
 SENDER = "sender"
 DECIDED = "decided"
 NUMBERS = "left_number", "right_number"
@@ -95,6 +97,11 @@ LATEST_TIME = 9
 microseconds since 1970 (``thetastream.engine.clock``)."""
 HIDDEN = "thetastream.hidden"
 """The metadata key of a column of an input that conditions read and results do not have."""
+CHANGE_TYPE = "_change_type"
+"""The column of changes and of their results that says what happened to the row: ``INSERT`` or ``DELETE``."""
+INSERT, DELETE = "insert", "delete"
+CHANGES = "thetastream.changes"
+"""The metadata key of the column ``CHANGE_TYPE``, and of all other columns of a stream of changes."""
 MARK = "spark.watermarkDelayMs"
 """The metadata key by which Spark marks the column that ``withWatermark`` names, with the delay."""
 
@@ -174,6 +181,18 @@ class LatestTime(ColumnSource):
     @property
     def read(self) -> tuple[str, ...]:
         return tuple(time.name for time in self.times)
+
+
+@dataclass(frozen=True)
+class ChangeType(ColumnSource):
+    """What happened to a row: ``INSERT`` or ``DELETE``, by its sign."""
+
+    def compute(self, block: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        return pc.if_else(pc.greater(block.column(SIGN), 0), INSERT, DELETE).cast(kind)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        return (SIGN,)
 
 
 def project(block: pa.RecordBatch, sources: Sequence[ColumnSource], schema: pa.Schema) -> pa.RecordBatch:

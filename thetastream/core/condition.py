@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thetastream.core.columns import SIGN
 from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
 
@@ -170,10 +171,15 @@ class SideSpec:
     columns: tuple[str, ...]
     """The payload columns, which results show."""
     computed: tuple[str, ...] = ()
-    """The key columns that Catalyst computed and that are not payload."""
+    """The columns that Catalyst computed and that are not payload: keys, and the sign of a change."""
     keys: tuple[Key, ...] = ()
     time: Key | None = None
     """The event time (Domain.INT, microseconds since 1970); None if the stream has none."""
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether tuples have a sign, because the stream has deletes beside inserts."""
+        return SIGN in self.computed
 
     def key(self, position: int) -> Key:
         """Return the key at ``position``; ``TIME`` stands for the event time."""

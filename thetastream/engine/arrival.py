@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from thetastream.core.cancellation import read_signs
 from thetastream.core.columns import PASSES
 from thetastream.core.condition import SideSpec
 from thetastream.core.keys import HIGHEST, Int64s, encode
@@ -65,6 +66,9 @@ def drop_late(
         known = times[times < HIGHEST]
         newest_us = int(known.max()) if len(known) else None
         counters.admit(stream, side.alias, n_timely, len(times) - n_timely, newest_us)
+        signs = read_signs(batch)
+        if signs is not None:
+            counters.late_deletes += int(np.count_nonzero(~is_timely & (signs < 0)))
         if counters.late_tuples is not None and n_timely < len(times):
             late = batch.take(np.flatnonzero(~is_timely))
             counters.late_tuples.append(LateTuples(stream, late))

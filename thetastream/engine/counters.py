@@ -59,6 +59,8 @@ class Counters:
     matched: int = 0
     late: int = 0
     """Late tuples of all streams. Each tuple is counted at one unit only."""
+    late_deletes: int = 0
+    """The late tuples that are deletes: their rows stay in the answer."""
     shed: int = 0
     """Tuples of all streams that the router dropped because the load was too high."""
     shed_probes: int = 0

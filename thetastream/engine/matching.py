@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.blocks import Matches
+from thetastream.core.cancellation import multiply_signs
 from thetastream.core.condition import Condition, PythonPredicate
 from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
@@ -56,7 +57,8 @@ def match(
         counters.matched += len(found)
         mine = payload.select(columns[side]).take(found)
         theirs = partner.select(columns[side.other]).take(stored)
-        yield Matches(mine, theirs) if side is Side.LEFT else Matches(theirs, mine)
+        signs = multiply_signs(payload, found, partner, stored)
+        yield Matches(mine, theirs, signs) if side is Side.LEFT else Matches(theirs, mine, signs)
 
 
 class Residual:

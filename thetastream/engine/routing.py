@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.columns import HASH
+from thetastream.core.columns import HASH, SIGN
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.models.base import Hashes, Model, Places, Route, split
@@ -166,8 +166,12 @@ def hash_rows(batch: pa.RecordBatch) -> Int64s:
     import pandas as pd
 
     names, columns = batch.schema.names, batch.columns
-    # pandas cannot hash nested values.
-    flat = [name for name, one in zip(names, columns, strict=True) if not pa.types.is_nested(one.type)]
+    # pandas cannot hash nested values. A delete has the hash of its insert, so both go to the same units.
+    flat = [
+        name
+        for name, one in zip(names, columns, strict=True)
+        if not pa.types.is_nested(one.type) and name != SIGN
+    ]
     if not flat:
         return np.zeros(batch.num_rows, dtype=np.int64)
     hashes = pd.util.hash_pandas_object(batch.select(flat).to_pandas(), index=False).to_numpy()

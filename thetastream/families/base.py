@@ -43,6 +43,8 @@ class Facts:
     """SQL of the latest event time of a row, over the results; None if rows have no time."""
     shows_result_time: bool = False
     """Whether the user gets the result time as a column."""
+    has_deletes: bool = False
+    """Whether results have the column ``CHANGE_TYPE``, because a stream has deletes."""
     is_prompt: bool = True
     """Whether each result leaves before the watermark can pass it. Only then is its event time usable."""
     longest_window_us: int = 0

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from thetastream.core.columns import MARK, ColumnSource
+from thetastream.core.columns import MARK, SIGN, ColumnSource
 from thetastream.core.errors import raise_problems
 from thetastream.families.base import Facts, Planned
 from thetastream.families.views.flow import fold_plan
@@ -19,6 +19,7 @@ from thetastream.lowering.query import RESULT_TIME, Stream
 from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
 from thetastream.runtime.flow import Flow, Staging, Target
+from thetastream.spark.changes import mark_changes
 from thetastream.spark.dataflow.build import build
 
 
@@ -128,6 +129,7 @@ class UnitsJoin:
         """Build the stream of what units have staged in a store. ``facts.emitted`` says whether they can."""
         flow = self.planned.flow({name for one in sources for name in one.read})
         columns = tuple(name for spec in flow.keys for name in spec.columns)
+        columns += (SIGN,) * any(spec.has_deletes for spec in flow.keys)
         return self._build(flow, Staging(target, columns, tuple(sources)))
 
     def _build(self, flow: Flow, staging: Staging | None = None) -> DataFrame:
@@ -150,11 +152,16 @@ class UnitsJoin:
 
 
 def build_rows(join: Joined) -> DataFrame:
-    """Build the rows of a join: one struct column per alias, and the result time if the user gets it."""
+    """Build the rows of a join: one struct column per alias, and the result time if the user gets it.
+
+    If a stream has deletes, the last column is the type of the change.
+    """
     results, facts = join.results(), join.facts
     if facts.shows_result_time and facts.result_time is not None:
         metadata = find_time_metadata(results, join.inputs, facts.is_prompt)
         results = results.select("*", F.expr(facts.result_time).alias(RESULT_TIME, metadata=metadata))
+    if facts.has_deletes:
+        results = mark_changes(results)
     return results.drop(*facts.hidden)
 
 

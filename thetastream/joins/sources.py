@@ -1,14 +1,21 @@
 """Finds out whether the units of a join can write the columns that a user selected, without Spark.
 
-They can if each selected item is a column of a stream, a whole stream, or ``result_time``; items may be
-renamed. Catalyst must evaluate any other item, so then rows leave the units.
+They can if each selected item is a column of a stream, a whole stream, ``result_time`` or the type of the
+change; items may be renamed. Catalyst must evaluate any other item, so then rows leave the units.
 """
 
 from collections.abc import Sequence
 from typing import NoReturn
 
 from thetastream.conditions.clauses import read_named_item
-from thetastream.core.columns import BlockColumn, ColumnSource, LatestTime, TupleColumn
+from thetastream.core.columns import (
+    CHANGE_TYPE,
+    BlockColumn,
+    ChangeType,
+    ColumnSource,
+    LatestTime,
+    TupleColumn,
+)
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried, SidePlan
 from thetastream.lowering.query import RESULT_TIME
@@ -34,7 +41,8 @@ def find_sources(emitted: Emitted | str, select: Sequence[str] | None) -> tuple[
         raise NotStaged(emitted)
     if select is None:
         whole: list[ColumnSource] = [_find_tuple(side) for side in emitted.sides]
-        return (*whole, _find_time(emitted)) if emitted.times else tuple(whole)
+        whole += [_find_time(emitted)] if emitted.times else []
+        return (*whole, ChangeType()) if emitted.has_deletes else tuple(whole)
     return tuple(source for item in select for source in _read_item(emitted, item))
 
 
@@ -47,6 +55,8 @@ def _read_item(emitted: Emitted, item: str) -> list[ColumnSource]:
     if not sides:
         if head.casefold() == RESULT_TIME and field is None and emitted.times:
             return [_find_time(emitted)]
+        if head.casefold() == CHANGE_TYPE and field is None and emitted.has_deletes:
+            return [ChangeType()]
         _refuse(f"{item!r} is no column of a stream by its alias")
     if field is None:
         return [_find_tuple(sides[0])]

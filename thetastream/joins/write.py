@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import TimestampType
 
+from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import read_trigger
 from thetastream.joins.joined import Joined, UnitsJoin
@@ -18,6 +19,7 @@ from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
 from thetastream.runtime.flow import NotStaged, Target
+from thetastream.spark.changes import find_change_type
 from thetastream.spark.session.configure import is_local
 from thetastream.spark.sinks.store import describe, write_into
 
@@ -75,7 +77,8 @@ def write(
     Raises
     ------
     QueryError
-        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER or BAD_VALUE. It is raised before anything starts.
+        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER, CHANGES_DROPPED or BAD_VALUE. It is raised before anything
+        starts.
     StoreError
         STORE_SCHEMA if the store holds other columns. STORE_IN_USE if it has results of another query. While
         the query runs, STORE_AHEAD or STORE_BEHIND if the checkpoint and the store do not fit.
@@ -103,6 +106,9 @@ def write(
         what = f"results are written by all executors, and {store} is on one machine"
         raise QueryError("STORE_FOLDER", f'{what}; name a URI, as in "hdfs://..." or "file:/shared/..."')
     rows, rule = df if select is None else df.selectExpr(*select), snapshots or EACH_EPOCH
+    if find_change_type("what is written", df.schema) is not None and CHANGE_TYPE not in rows.columns:
+        what = f"the rows are changes, and select leaves {CHANGE_TYPE!r} out: deletes would be kept as rows"
+        raise QueryError("CHANGES_DROPPED", f"{what}; select {CHANGE_TYPE!r} too")
     target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
     staged = None if join is None else _stage(join, target, select if items is None else items)
     if rule.punctuations is not None:

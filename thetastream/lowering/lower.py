@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from thetastream.conditions import Predicate
-from thetastream.core.columns import PASSES, RANKED
+from thetastream.core.columns import INSERT, PASSES, RANKED, SIGN
 from thetastream.core.condition import (
     SUBINDEXES_PER_WINDOW,
     VALUE,
@@ -35,7 +35,7 @@ from thetastream.index import REGISTRY
 from thetastream.index.base import Indexable, IndexSpec
 from thetastream.lowering.conjunct import Check, Measured, Note, Rewritten
 from thetastream.lowering.dimensions import build_dimensions, build_window, is_empty
-from thetastream.lowering.domains import quote
+from thetastream.lowering.domains import quote, write_literal
 from thetastream.lowering.physical import Filter, PhysicalPlan, SidePlan, compute_lifetimes
 from thetastream.lowering.query import (
     Query,
@@ -165,7 +165,7 @@ def build_side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
     return SideSpec(
         alias=stream.alias,
         columns=tuple(c.block_column for c in stream.carried),
-        computed=tuple(keys.computed.values()),
+        computed=(*keys.computed.values(), *([] if stream.change_type is None else [SIGN])),
         keys=tuple(keys.keys),
         time=time,
     )
@@ -182,6 +182,7 @@ def _plan_side(
     filters = list(dict.fromkeys(filters))
     computed = [(column, text) for text, column in keys.computed.items()]
     computed += [] if ranked is None else [(RANKED, ranked)]
+    computed += [] if stream.change_type is None else [(SIGN, write_sign(stream.alias, stream.change_type))]
     if filters and (query.counts or side in query.how.preserved):
         # The unit needs the tuples that fail a filter too. In a count window, they count as well.
         # In a preserved stream, they are answered without a partner.
@@ -189,6 +190,16 @@ def _plan_side(
     # Otherwise preserved tuples would wait for tuples of this stream that pass the filters.
     moves_watermark = query.how.waits and stream.is_streaming
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried, moves_watermark)
+
+
+def write_sign(alias: str, change_type: str) -> str:
+    """Write the sign of a tuple: 1 if it was inserted, and -1 if it was deleted.
+
+    >>> write_sign("o", "_change_type")
+    "CAST(CASE WHEN `o`.`_change_type` = 'insert' THEN 1 ELSE -1 END AS TINYINT)"
+    """
+    is_insert = f"{quote(alias)}.{quote(change_type)} = {write_literal(INSERT)}"
+    return f"CAST(CASE WHEN {is_insert} THEN 1 ELSE -1 END AS TINYINT)"
 
 
 def guard_computed(filters: Sequence[Filter], computed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ has the meaning that the user intends.
 from dataclasses import dataclass, field
 
 from thetastream.conditions import tokenize
+from thetastream.core.columns import SIGN
 from thetastream.core.condition import Condition, Dimension, PythonPredicate, compute_lifetime_us
 from thetastream.core.how import INNER, How, Ranking
 from thetastream.core.sides import Side
@@ -88,6 +89,11 @@ class SidePlan:
     moves_watermark: bool = False
     """Whether tuples that fail the filters move the watermark too. Then Spark must not evaluate the filters
     before the watermark."""
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether the stream has deletes beside inserts."""
+        return any(column == SIGN for column, _ in self.computed)
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,8 @@ class Stream:
     """Folder and name of the reports by which the watermark of an idle stream moves. None if it does not."""
     parts: tuple[str, ...] = ()
     """The aliases of the user's streams, if this is the result of a join of them."""
+    change_type: str | None = None
+    """The column that says of each row whether it was inserted or deleted. None if rows are only inserted."""
     watermark_bound: str | None = None
     """The column that says how far the streams behind this one move the watermark. None if its own event
     times say so."""

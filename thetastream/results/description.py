@@ -19,6 +19,8 @@ class Description:
     """The column of time, by which results can be selected; None if there is none."""
     keys: tuple[str, ...] = ()
     """The key columns, by which results can be selected. The path ``a.symbol`` names a field of a struct."""
+    has_deletes: bool = False
+    """Whether rows are changes: the column ``_change_type`` says which are inserted and which are deleted."""
 
     @property
     def bounded(self) -> tuple[str, ...]:
@@ -28,13 +30,14 @@ class Description:
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""
         schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
-        return {"schema": schema, "time": self.time, "keys": list(self.keys)}
+        values = {"schema": schema, "time": self.time, "keys": list(self.keys)}
+        return {**values, "has_deletes": True} if self.has_deletes else values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Description":
         """Read what ``as_json`` returned."""
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values["schema"])))
-        return cls(schema, values["time"], tuple(values["keys"]))
+        return cls(schema, values["time"], tuple(values["keys"]), values.get("has_deletes", False))
 
     def refuse_changes(self, new: "Description", where: str) -> None:
         """Raise unless rows of ``new`` may be added to a store of this description.
@@ -51,7 +54,12 @@ class Description:
         ]
         if not changes and self.schema.names != new.schema.names:
             changes.append(f"the order of columns is {', '.join(self.schema.names)} there")
-        for what, before, now in (("time", self.time, new.time), ("key", self.keys, new.keys)):
+        fixed = (
+            ("time", self.time, new.time),
+            ("key", self.keys, new.keys),
+            ("whether rows may be deleted", self.has_deletes, new.has_deletes),
+        )
+        for what, before, now in fixed:
             if before != now:
                 changes.append(f"{what} is {before!r} there and {now!r} here")
         if changes:

@@ -35,6 +35,7 @@ def query(
     since: Any = None,
     until: Any = None,
     key: Mapping[str, Any] | None = None,
+    changes: bool = False,
     memory: str = "1GB",
 ) -> pa.Table:
     """Ask a store one question in SQL. It needs the package duckdb.
@@ -53,6 +54,8 @@ def query(
     since, until, key
         The rows of ``results``, which are selected as in ``ParquetStore.read``. This is faster than the same
         conditions in ``sql``, because the store leaves out files by their bounds.
+    changes : bool
+        Whether ``results`` has all inserts and deletes, as in ``ParquetStore.read``.
     memory : str
         The memory that all statements of this process with the same value may use together.
 
@@ -73,7 +76,7 @@ def query(
     >>> th.query(store, "SELECT count(*) AS n FROM results", snapshot=7)  # doctest: +SKIP
     """
     refuse_other(store)
-    rows = store.open(snapshot, since, until, key)
+    rows = store.open(snapshot, since, until, key, changes)
     return ask(rows, sql, memory)
 
 

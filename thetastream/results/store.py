@@ -22,8 +22,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from thetastream.core.cancellation import find_net
+from thetastream.core.columns import CHANGE_TYPE, INSERT
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.results.backend import Backend, make_unreachable
 from thetastream.results.description import Description
@@ -217,7 +221,17 @@ class Store(ABC):
         -------
         int
             The number of snapshots that were removed.
+
+        Raises
+        ------
+        StoreError
+            STORE_CHANGES if rows may be deleted.
         """
+        if self.description.has_deletes:
+            what = f"{self.name} keeps changes, and an old snapshot may have rows that still hold"
+            raise StoreError(
+                "STORE_CHANGES", f"{what}; write what holds now into another store: store.read()"
+            )
         while True:
             newest, history = self.log.find_newest(), self.read_history()
             first = find_first_kept(history, history.find_snapshot(0 if before is None else before).number)
@@ -266,11 +280,13 @@ class Store(ABC):
         since: Any = None,
         until: Any = None,
         key: Mapping[str, Any] | None = None,
+        changes: bool = False,
     ) -> Any:
         """Open the results that ``read`` returns, as a table or a data set of Arrow."""
         description = self.description
         selection = Selection.read(description, since, until, key)
-        return self._open(lambda history: select(history, snapshot, selection), selection, description)
+        rows = self._open(lambda history: select(history, snapshot, selection), selection, description)
+        return add_up(load(rows, self)) if description.has_deletes and not changes else rows
 
     def read(
         self,
@@ -278,8 +294,12 @@ class Store(ABC):
         since: Any = None,
         until: Any = None,
         key: Mapping[str, Any] | None = None,
+        changes: bool = False,
     ) -> pa.Table:
         """Read results.
+
+        If rows may be deleted, these are the rows that hold: each inserted row without a delete. They have no
+        column ``_change_type``.
 
         Parameters
         ----------
@@ -291,6 +311,8 @@ class Store(ABC):
         key : mapping of column to value, optional
             For each named key column a value, or a pair of the least and the greatest value, both inclusive.
             Values are compared as in Spark SQL: NaN is the greatest number, and NULL lies in no range.
+        changes : bool
+            Whether all inserts and deletes are returned, with the column ``_change_type``.
 
         Returns
         -------
@@ -303,7 +325,7 @@ class Store(ABC):
         StoreError
             NO_STORE, STORE_DAMAGED or STORE_UNREACHABLE.
         """
-        return load(self.open(snapshot, since, until, key), self)
+        return load(self.open(snapshot, since, until, key, changes), self)
 
     def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
         """Open the rows that ``read_snapshot`` returns, as a table or a data set of Arrow."""
@@ -315,7 +337,7 @@ class Store(ABC):
         return self._open(select_one, Selection(), self.description)
 
     def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
-        """Read the rows of one snapshot, without those of earlier ones."""
+        """Read the rows of one snapshot, without those of earlier ones. They may be changes."""
         return load(self.open_snapshot(snapshot), self)
 
     def _open(
@@ -362,6 +384,23 @@ def select(history: History, snapshot: SnapshotChoice, selection: Selection) -> 
     """List the staged rows up to a snapshot, except those whose bounds show that no row is selected."""
     until = None if snapshot is None else history.find_snapshot(snapshot).number
     return selection.keep(history.list_staged(until))
+
+
+def add_up(changes: pa.Table) -> pa.Table:
+    """Return the rows that hold after all changes: the inserts without a delete.
+
+    >>> kinds = ["insert", "insert", "delete"]
+    >>> add_up(pa.table({"id": [1, 2, 1], "_change_type": kinds})).to_pydict()
+    {'id': [2]}
+    """
+    is_insert = pc.equal(changes[CHANGE_TYPE], INSERT).to_numpy()
+    rows = changes.drop_columns([CHANGE_TYPE]).combine_chunks()
+    batch = rows.to_batches()[0] if len(rows) else None
+    if batch is None or is_insert.all():
+        return rows
+    left = find_net(batch.columns, np.where(is_insert, 1, -1).astype(np.int8))
+    kept = np.flatnonzero(is_insert) if left is None else left[is_insert[left]]
+    return rows.take(kept)
 
 
 def load(rows: Any, store: Store) -> pa.Table:

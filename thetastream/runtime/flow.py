@@ -128,6 +128,11 @@ class Emitted(NamedTuple):
     times: Mapping[str, str]
     """The event-time column of each alias, if results have a result time; otherwise it is empty."""
 
+    @property
+    def has_deletes(self) -> bool:
+        """Whether units emit the sign of each result, because a stream has deletes."""
+        return any(side.has_deletes for side in self.sides)
+
 
 @dataclass(frozen=True)
 class Target:

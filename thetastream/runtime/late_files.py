@@ -3,10 +3,10 @@
     folder/query=<id>/epoch=<number>/<join>-<unit>.parquet
 
 A row has the column ``alias`` and one struct column per stream. The struct column that ``alias`` names holds
-the tuple; the others are NULL. All files have all columns, because Spark takes the columns of a folder from
-one of its files. Each late tuple is written by the one unit that counts it. The name of a file follows from
-the query, the epoch, the join and the unit. An epoch that runs again finds the same late tuples, so it
-replaces a file by an equal one.
+the tuple; the others are NULL. A tuple of changes has the field ``_change_type`` too. All files have all
+columns, because Spark takes the columns of a folder from one of its files. Each late tuple is written by the
+one unit that counts it. The name of a file follows from the query, the epoch, the join and the unit. An epoch
+that runs again finds the same late tuples, so it replaces a file by an equal one.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from thetastream.core.columns import ColumnSource
 from thetastream.core.folder import Folder
 from thetastream.engine.counters import LateTuples
 
 
 @dataclass(frozen=True)
 class LateColumn:
-    """One column of a stream: its name, its name in blocks, and its type in files."""
+    """One column of a stream: its name, how it follows from blocks, and its type in files."""
 
     field: str
-    block_column: str
+    source: ColumnSource
     type: pa.DataType
 
 
@@ -58,7 +59,7 @@ class LateFiles:
             type_ = pa.struct([(column.field, column.type) for column in fields])
             rows[other] = pa.nulls(n, type_)
         rows[alias] = pa.StructArray.from_arrays(
-            [batch.column(column.block_column).cast(column.type) for column in columns],
+            [column.source.compute(batch, column.type) for column in columns],
             names=[column.field for column in columns],
         )
         return pa.table({"alias": pa.array([alias] * n, pa.string()), **rows})

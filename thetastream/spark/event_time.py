@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 
+from thetastream.core.columns import CHANGES
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import Duration, write_delay
 
@@ -109,11 +110,16 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
     Raises
     ------
     QueryError
-        BAD_VALUE if ``column`` is no name; COLUMN_EXISTS; INVALID_DURATION if ``slack`` is no span of time.
+        BAD_VALUE if ``column`` is no name; COLUMN_EXISTS; INVALID_DURATION if ``slack`` is no span of time;
+        CHANGES_EVENT_TIME for a stream of ``th.changes``.
     """
     if not isinstance(column, str) or not column or set(column) & set("`."):
         what = f"column must be a name without dots and backticks, not {column!r}"
         raise QueryError("BAD_VALUE", what)
+    if any(CHANGES in (field.metadata or {}) for field in df.schema):
+        what = "an insert and its delete arrive at different times, so they would be different rows"
+        hint = 'take a column of the row as event time: .withWatermark("column", "delay")'
+        raise QueryError("CHANGES_EVENT_TIME", f"{what}; {hint}")
     taken = {name.lower() for name in df.columns}
     if column.lower() in taken:
         raise QueryError(

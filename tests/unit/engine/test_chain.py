@@ -30,7 +30,7 @@ EVERYTHING = Condition(tuple(SideSpec(alias, ("id", "t"), time=Key("t", Domain.I
 
 def pairs(matches) -> Counter:
     found: Counter = Counter()
-    for left, right in matches:
+    for left, right, _ in matches:
         found.update(zip(left["id"].to_pylist(), right["id"].to_pylist(), strict=True))
     return found
 

@@ -119,7 +119,7 @@ def run(
     """
 
     def add(pieces: Iterable[tuple[str, Matches]]) -> None:
-        for name, (a, b) in pieces:
+        for name, (a, b, _) in pieces:
             found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
 
     late_us, watermark = None, None
@@ -154,7 +154,7 @@ def test_each_task_is_its_own_join(drawn: tuple[Case, list[DrawnTask]], model: M
         # A unit does the same work for a task as for a separate join.
         for spec in specs:
             mine = [spec.select_passing(side, batch) for side, batch in zip(Side, batches, strict=True)]
-            matched = sum(len(a) for a, _ in alone[spec.name].epoch(*mine, watermark))
+            matched = sum(len(a) for a, *_ in alone[spec.name].epoch(*mine, watermark))
             assert sum(unit.tasks[spec.name]["matched"] for unit in together.counters) == matched
     assert found == {task.name: wanted(case, task) for task in tasks}
 
@@ -178,8 +178,8 @@ def test_a_task_on_a_chain_works_as_a_chain_of_its_own() -> None:
     alone, together = LocalChain(spec), LocalTasks([TaskSpec("one", spec)])
     for now in range(30):
         rows = [pa.RecordBatch.from_pydict({"id": list(range(100)), "t": [now] * 100}) for _ in Side]
-        found = [sum(len(a) for a, _ in alone.epoch(*rows, now - 1))]
-        found += [sum(len(a) for _, (a, _) in together.epoch(*rows, now - 1))]
+        found = [sum(len(a) for a, *_ in alone.epoch(*rows, now - 1))]
+        found += [sum(len(a) for _, (a, *_) in together.epoch(*rows, now - 1))]
         assert found[0] == found[1]
     states = [records.decode(HandshakeState, state.tasks["one"]) for state in together.states]
     for task, worker in zip(states, alone.states, strict=True):

@@ -123,7 +123,7 @@ def test_count_windows_are_a_sequential_replay(
         if is_tiny:
             make_all_tiny(patch)
         for left, right, watermark in case.epochs:
-            for a, b in join.epoch(case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right), watermark):
+            for a, b, _ in join.epoch(case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right), watermark):
                 places = zip(a[ARRIVAL].to_pylist(), b[ARRIVAL].to_pylist(), strict=True)
                 ids = zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True)
                 found.update(

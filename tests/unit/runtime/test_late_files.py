@@ -6,13 +6,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from thetastream.core.columns import BlockColumn
 from thetastream.engine.counters import LateTuples
 from thetastream.joins.ask.settings import read_late_folder
 from thetastream.runtime.late_files import LateColumn, LateFiles
 
 FILES = (
-    ("a", (LateColumn("id", "c0", pa.int32()), LateColumn("ts", "c1", pa.timestamp("us", "UTC")))),
-    ("b", (LateColumn("tags", "c2", pa.list_(pa.string())),)),
+    (
+        "a",
+        (
+            LateColumn("id", BlockColumn("c0"), pa.int32()),
+            LateColumn("ts", BlockColumn("c1"), pa.timestamp("us", "UTC")),
+        ),
+    ),
+    ("b", (LateColumn("tags", BlockColumn("c2"), pa.list_(pa.string())),)),
 )
 
 

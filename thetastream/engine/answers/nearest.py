@@ -60,7 +60,7 @@ class NearestUnit(AnsweringUnit):
     ) -> Iterator[Matches]:
         """Keep the best of the matches. No match leaves the unit yet."""
         ranking = self._ranking
-        for left, right in match(side, payload, candidates, self._residual, self._columns, self.counters):
+        for left, right, _ in match(side, payload, candidates, self._residual, self._columns, self.counters):
             numbers = left.column(TUPLE).to_numpy()
             self._open[Side.LEFT].close(numbers)
             keys = rank_matches(ranking, left, right)

@@ -10,6 +10,11 @@ the epoch, so one that is merged or expires before that is never written.
 Spark's state store. So an epoch should bring few segments, whatever event time its tuples span. On the other
 hand, a segment expires as a whole, with its latest tuple: the longer the time it spans, the longer its first
 tuples are kept.
+
+*Changes.* When segments are merged, equal tuples of opposite sign cancel each other
+(``thetastream.core.cancellation``). No probe notices this: each probe has its place in the global order, and
+later probes meet both tuples or none of them. Large segments are not merged. Therefore, if tuples never
+expire, a merged segment with many deletes is compared with all other segments.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,10 +26,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts, concat
+from thetastream.core.cancellation import find_counterparts, find_left, read_signs
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.engine.store.box import IndexPlan, StoredStream
 from thetastream.engine.store.probing import Candidates, probe_segments
-from thetastream.engine.store.run import build
+from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore, describe
 
 FAN_IN = 8
@@ -46,6 +52,12 @@ LARGE_GAPS = 8
 wrong time, far ahead of all others, keeps no other tuple alive."""
 
 
+FEWEST_DELETES, SHARE_OF_DELETES = 1 << 9, 64
+"""A merged segment is compared with all others if it has more deletes than this number, and than this share
+(1 / 64) of all stored tuples. A tier has fewer than ``FAN_IN`` segments, so at most about an eighth of the
+stored tuples are deletes whose inserts are stored too."""
+
+
 class ChainedIndex:
     """The stored tuples of one stream at one unit.
 
@@ -63,6 +75,7 @@ class ChainedIndex:
         self._plan = spec.plan
         self._store = store
         self._period_us = spec.archive_period_us
+        self._has_deletes = spec.plan.condition.sides[spec.plan.stored].has_deletes
         self.segments = [self._renumber(meta) for meta in segments]
 
     def _renumber(self, meta: SegmentMeta) -> SegmentMeta:
@@ -107,14 +120,19 @@ class ChainedIndex:
         def tier(meta: SegmentMeta) -> tuple[int, int]:
             return meta.period, (meta.n_rows.bit_length() - 1) // (FAN_IN.bit_length() - 1)
 
+        merged: list[SegmentMeta] = []
         ripe = True
         while ripe:
             ripe = False
             for (period, _), group in groupby(sorted(self.segments, key=tier), key=tier):
                 small = [meta for meta in group if _is_mergeable([meta])]
                 if len(small) >= FAN_IN:
-                    self._replace(period, small)
+                    merged += self._replace(period, small)
                     ripe = True
+        if self._has_deletes and self._period_us is None:
+            for meta in merged:
+                if meta in self.segments:
+                    self._cancel_with_others(meta)
 
     def archive(self, watermark_us: int | None) -> None:
         """Merge each period that the watermark has passed into one segment, because no tuple can be added to
@@ -131,13 +149,49 @@ class ChainedIndex:
             if len(parts) > 1 and _is_mergeable(parts):
                 self._replace(number, parts)
 
-    def _replace(self, period: int, old: list[SegmentMeta]) -> None:
+    def _replace(self, period: int, old: list[SegmentMeta]) -> list[SegmentMeta]:
+        """Replace segments by one with their tuples, and return it, unless all tuples cancel each other."""
         runs = [self._store.get(meta) for meta in old]
-        payload = concat([run.payload for run in runs])
-        self._append(period, payload, np.concatenate([run.rows for run in runs]))
+        payload, rows = concat([run.payload for run in runs]), np.concatenate([run.rows for run in runs])
+        left = find_left(payload)
+        if left is not None:
+            payload, rows = payload.take(left), rows[left]
+        if len(rows):
+            self._append(period, payload, rows)
         for meta in old:
             self.segments.remove(meta)
             self._store.drop(meta)
+        return self.segments[-1:] if len(rows) else []
+
+    def _cancel_with_others(self, merged: SegmentMeta) -> None:
+        """Cancel the deletes of a merged segment and equal inserts of other segments, if they are many."""
+        payload = self._store.get(merged).payload
+        signs = read_signs(payload)
+        assert signs is not None
+        deletes = np.flatnonzero(signs < 0)
+        n_stored = sum(meta.n_rows for meta in self.segments)
+        if len(deletes) <= max(FEWEST_DELETES, n_stored // SHARE_OF_DELETES):
+            return
+        # 1. Gather the deletes, and the tuples that may be equal to them.
+        places, gathered = [(merged, deletes)], [payload.take(deletes)]
+        for meta in self.segments:
+            if meta is not merged:
+                other = self._store.get(meta).payload
+                found = find_counterparts(other, gathered[0])
+                if len(found):
+                    places.append((meta, found))
+                    gathered.append(other.take(found))
+        # 2. Cancel them, and write the segments that lose tuples anew.
+        left = find_left(concat(gathered))
+        if left is None:
+            return
+        is_cancelled = np.ones(sum(map(len, gathered)), dtype=np.bool_)
+        is_cancelled[left] = False
+        ends = np.cumsum([len(rows) for _, rows in places])
+        for (meta, rows), mine in zip(places, np.split(is_cancelled, ends), strict=False):
+            is_kept = np.ones(meta.n_rows, dtype=np.bool_)
+            is_kept[rows[mine]] = False
+            self._keep(meta, self._store.get(meta), is_kept)
 
     def expire(self, watermark_us: int | None) -> int:
         """Drop the segments that no future tuple can join; return the number of tuples in them."""
@@ -164,17 +218,18 @@ class ChainedIndex:
         n_dropped = 0
         for meta in list(self.segments):
             run = self._store.get(meta)
-            is_kept = choose(run.payload)
-            n_kept = int(np.count_nonzero(is_kept))
-            if n_kept == run.n_rows:
-                continue
-            if n_kept:
-                kept = np.flatnonzero(is_kept)
+            n_dropped += self._keep(meta, run, choose(run.payload))
+        return n_dropped
+
+    def _keep(self, meta: SegmentMeta, run: Run, is_kept: npt.NDArray[np.bool_]) -> int:
+        """Keep some tuples of a segment, and drop the others; return the number of those."""
+        kept = np.flatnonzero(is_kept)
+        if len(kept) < run.n_rows:
+            if len(kept):
                 self._append(meta.period, run.payload.take(kept), run.rows[kept])
             self.segments.remove(meta)
             self._store.drop(meta)
-            n_dropped += run.n_rows - n_kept
-        return n_dropped
+        return run.n_rows - len(kept)
 
     def find_due(self, after_us: int | None, horizon_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the payload of the tuples whose event times are in the interval (after, horizon]."""

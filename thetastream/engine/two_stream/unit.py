@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import Matches, RowFacts, concat
+from thetastream.core.cancellation import cancel
 from thetastream.core.columns import ARRIVAL, SEEN, SEQUENCE
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
@@ -142,12 +143,17 @@ class Unit:
     # Admission
 
     def _admit(self, inbox: Inbox, side: Side, role: Role, late_us: int | None) -> pa.RecordBatch | None:
-        """Return the timely tuples of one side and role. Tuples to be stored are counted at their home."""
+        """Return the timely tuples of one side and role. Tuples to be stored are counted at their home.
+
+        A tuple that is inserted and deleted in one epoch counts neither as timely nor as late.
+        """
         batch = inbox.batch(side, role)
         if batch is None:
             return None
         is_counted = role.is_counted and self._model.counts(self._slot, side)
         spec = self._spec.condition.sides[side]
+        # All units that get a tuple get its counterpart in the same epoch and role.
+        batch = cancel(batch)
         batch = drop_late(batch, side, spec, late_us, self.counters if is_counted else None)
         return batch if batch.num_rows else None
 

@@ -14,6 +14,7 @@ from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.shed import Shed
 from thetastream.engine.routing import sends_probes_apart
 from thetastream.engine.two_stream.content_routing import choose_placing
+from thetastream.families.changes import find_state_problem
 from thetastream.families.pairs.cost import Estimate, estimate
 from thetastream.families.pairs.workload import Workload, build_workload
 from thetastream.families.request import JoinRequest
@@ -98,7 +99,7 @@ def find_partners_problem(model: Model, lowered: Lowered) -> QueryError | None:
 def find_refusal(model: Model, lowered: Lowered, is_ordered: bool = False) -> QueryError | None:
     """Return an error that says why a model cannot run a query, or None if it can."""
     problem = find_arrival_problem(model, lowered.physical.counts is not None, is_ordered)
-    problem = problem or find_partners_problem(model, lowered)
+    problem = problem or find_partners_problem(model, lowered) or find_state_problem(model, lowered)
     if problem is not None:
         return problem
     try:

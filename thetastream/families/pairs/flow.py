@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from thetastream.core.columns import CHANGE_TYPE, DELETE, INSERT, SIGN
 from thetastream.engine.answers.spec import DecidingSpec
 from thetastream.engine.order import ARRIVAL_LEFT, ARRIVAL_RIGHT, Order, PunctuatedSpec
 from thetastream.engine.protocol import EngineSpec
@@ -81,10 +82,14 @@ def _fit(choose: Choose, make: Callable[[Any], EngineSpec], partitions: int) -> 
 
 
 def describe_pairs(sides: Sequence[SidePlan], residual: Sequence[str]) -> Output:
-    """Describe the output of a join: one struct column per alias."""
+    """Describe the output of a join: one struct column per alias, and the type of the change."""
     columns = [column for side in sides for column in list_block_columns(side)]
-    structs = [f"{restore_struct(side)} AS {quote(side.alias)}" for side in sides]
-    return Output(tuple(columns), tuple(structs), tuple(residual))
+    restored = [f"{restore_struct(side)} AS {quote(side.alias)}" for side in sides]
+    if any(side.has_deletes for side in sides):
+        columns.append(f"{SIGN} tinyint")
+        inserted, deleted = write_literal(INSERT), write_literal(DELETE)
+        restored.append(f"CASE WHEN {SIGN} > 0 THEN {inserted} ELSE {deleted} END AS {quote(CHANGE_TYPE)}")
+    return Output(tuple(columns), tuple(restored), tuple(residual))
 
 
 def describe_bounded_pairs(plan: PhysicalPlan) -> Output:

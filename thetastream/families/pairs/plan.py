@@ -136,6 +136,7 @@ class TwoStreamPlan(ABC):
             condition=" AND ".join(list_conditions(query.on, query.predicates)),
             result_time=time,
             shows_result_time=query.has_result_time and time is not None,
+            has_deletes=any(stream.change_type is not None for stream in query.streams),
             is_prompt=self.is_prompt,
             longest_window_us=max(query.within_us or (0,)),
             emitted=self._describe_emitted(),

@@ -14,6 +14,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import HOWS, INNER, How, Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
+from thetastream.families.changes import find_changes_problems
 from thetastream.families.options import GivenOptions, JoinOptions, Options, read_options
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
@@ -111,7 +112,7 @@ def read_request(
     problems += found
     partitions = count_partitions(spark)
     fitted = read_model(model, joined, read.catalyst, partitions, is_counted(within))
-    return JoinRequest(
+    request = JoinRequest(
         streams=streams,
         on=condition.on,
         conjuncts=(*condition.conjuncts, *valid),
@@ -133,6 +134,7 @@ def read_request(
         bounds_watermark=bounds_watermark,
         keeps_spark_join=keeps_spark_join,
     )
+    return request.with_problems(find_changes_problems(request, door))
 
 
 def _list_needed_columns(on: On, how: How, aliases: Sequence[str]) -> dict[str, set[str]]:

@@ -18,6 +18,7 @@ from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
+from thetastream.spark.changes import drop_change_type, find_change_type
 from thetastream.spark.event_time import count_watermarks, list_dropping
 from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
@@ -171,7 +172,10 @@ def read_streams(
     the event time are sent too. All columns of an alias without an entry are sent.
     """
     spark = next(iter(streams.values())).sparkSession
-    schemas = {alias: frame.schema for alias, frame in streams.items()}
+    changes, schemas = {}, {}
+    for alias, frame in streams.items():
+        changes[alias] = find_change_type(f"stream {alias!r}", frame.schema)
+        schemas[alias] = drop_change_type(frame.schema)
     ignores_case = not is_case_sensitive(spark)
     raise_problems(
         [one for alias, schema in schemas.items() for one in _find_duplicates(alias, schema, ignores_case)]
@@ -184,7 +188,7 @@ def read_streams(
     for alias, frame in streams.items():
         schema = schemas[alias]
         types = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
-        stream = Stream(alias, types, is_streaming=frame.isStreaming)
+        stream = Stream(alias, types, is_streaming=frame.isStreaming, change_type=changes[alias])
         taken = sum(len(known.carried) for known in inputs)
         carried, unsupported = catalyst.carry(stream, columns.get(alias), taken)
         stream = replace(stream, carried=carried)

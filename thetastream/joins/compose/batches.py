@@ -92,7 +92,14 @@ def plan_batch_lookup(request: JoinRequest, frames: Mapping[str, DataFrame]) -> 
     """
     how, given = request.how, request.streams
     has_batches = len(given) == 2 and not any(stream.is_streaming for stream in given)
-    if not has_batches or request.keeps_spark_join or request.problems or _list_of_units(request):
+    has_deletes = any(stream.change_type is not None for stream in given)
+    if (
+        has_deletes
+        or not has_batches
+        or request.keeps_spark_join
+        or request.problems
+        or _list_of_units(request)
+    ):
         return None
     shows_result_time = request.has_result_time and write_result_time(given) is not None
     if len(how.preserved) == 2 or (shows_result_time and not how.is_inner):

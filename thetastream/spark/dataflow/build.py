@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType, TimestampType
 
-from thetastream.core.columns import MARK
+from thetastream.core.columns import CHANGE_TYPE, MARK, BlockColumn, ChangeType
 from thetastream.core.errors import QueryError
 from thetastream.core.identity import Identity, digest
 from thetastream.core.records import encode
@@ -214,7 +214,9 @@ def _describe_late(flow: Flow, streams: Sequence[DataFrame], folder: str, name: 
             is_instant = stream.schema[carried.field].dataType == TimestampType()
             block_type = to_arrow_type(blocks[carried.block_column].dataType)
             type_ = pa.timestamp("us", "UTC") if is_instant else block_type
-            columns.append(LateColumn(carried.field, carried.block_column, type_))
+            columns.append(LateColumn(carried.field, BlockColumn(carried.block_column), type_))
+        if side.has_deletes:
+            columns.append(LateColumn(CHANGE_TYPE, ChangeType(), pa.string()))
         described.append((side.alias, tuple(columns)))
     return LateFiles(folder, name, tuple(described))
 

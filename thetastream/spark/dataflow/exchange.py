@@ -13,7 +13,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thetastream.core.columns import HASH
+from thetastream.core.columns import HASH, SIGN
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
@@ -85,10 +85,15 @@ def _route_stream(
     spreads_equal = False
     may_drop_or_change = coordination.shed is not None or coordination.control is not None
     if may_drop_or_change or reads_hashes(fitted.planned.router.model):
-        types = {field.name: field.dataType.simpleString() for field in flat.schema}
+        # A delete has the hash of its insert. Both go to the same units, so that they can cancel each other.
+        types = {field.name: field.dataType.simpleString() for field in flat.schema if field.name != SIGN}
         hashed = [name for name, text in types.items() if not any(word in text for word in _UNHASHED)]
         # Tuples that differ must not share a hash by their types, or an order would decide who goes where.
-        spreads_equal = len(hashed) == len(types) and not any(_COLLATED in text for text in types.values())
+        spreads_equal = (
+            len(hashed) == len(types)
+            and not any(_COLLATED in text for text in types.values())
+            and SIGN not in flat.columns
+        )
         hashes = F.xxhash64(*map(F.col, hashed)) if hashed else F.lit(0).cast("bigint")
         flat = flat.select("*", hashes.alias(HASH))
     return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)

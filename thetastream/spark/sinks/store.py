@@ -26,7 +26,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from thetastream.core.blocks import drop_fillers
-from thetastream.core.columns import MARK
+from thetastream.core.columns import CHANGE_TYPE, MARK
 from thetastream.core.errors import QueryError
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.results.description import Description
@@ -36,6 +36,7 @@ from thetastream.results.staged import BoundsFinder, Staged, find_type
 from thetastream.results.store import Store
 from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.runtime.flow import Target
+from thetastream.spark.changes import find_change_type
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.sources import register_source
 from thetastream.spark.task_properties import read_task
@@ -231,7 +232,10 @@ def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> De
         if pa.types.is_nested(kind):
             what = f"key ({key!r}) must be a column of single values, and its type is {kind}"
             raise QueryError("STORE_COLUMN", f"{what}; name a field of it, or another column")
-    return Description(schema, time, keys)
+        if key == CHANGE_TYPE:
+            what = f"key ({key!r}) must be a column of the row, because an insert and its delete have one key"
+            raise QueryError("STORE_COLUMN", what)
+    return Description(schema, time, keys, find_change_type("what is written", columns) is not None)
 
 
 def make_all_nullable(schema: pa.Schema) -> pa.Schema:

@@ -1,0 +1,188 @@
+"""Joins of rows that are updated and deleted: results follow the changes, in stores and after a restart."""
+
+import json
+import os
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import thetastream as th
+from tests.spark.test_results import forget_commit
+from thetastream.spark.changes import UnmarkedChangesWarning
+
+Order = tuple[int, int, int]
+"""An order as (id, minute, price)."""
+
+
+class Feed:
+    """A folder of JSON files as a stream of rows with a sign, one epoch per file."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder, self._n = spark, folder, 0
+        folder.mkdir()
+
+    def add(self, *rows: Order, w: int = 1, deleted: tuple[Order, ...] = ()) -> None:
+        signed = [*((row, w) for row in rows), *((row, -1) for row in deleted)]
+        lines = [
+            json.dumps({"id": id_, "ts": f"2026-01-05 09:{minute:02}:00", "price": price, "w": sign})
+            for (id_, minute, price), sign in signed
+        ]
+        path = self._folder / f"{self._n}.json"
+        path.write_text("\n".join(lines))
+        os.utime(path, (1_700_000_000 + self._n,) * 2)
+        self._n += 1
+
+    def open(self) -> DataFrame:
+        reader = self._spark.readStream.schema("id INT, ts TIMESTAMP, price INT, w INT")
+        return reader.option("maxFilesPerTrigger", 1).json(str(self._folder))
+
+
+def count(rows: list[dict[str, Any]]) -> Counter[tuple[int, int]]:
+    return Counter((row["o"]["id"], row["c"]["id"]) for row in rows)
+
+
+@pytest.mark.parametrize("path", ["units", pytest.param("rows", marks=pytest.mark.slow)])
+def test_a_store_has_the_join_of_the_rows_that_hold(
+    spark: SparkSession, tmp_path: Path, path: str, only_epochs_with_rows: None
+) -> None:
+    orders, clicks = Feed(spark, tmp_path / "o"), Feed(spark, tmp_path / "c")
+    store, late = th.ParquetStore(str(tmp_path / "store")), tmp_path / "late"
+    checkpoint = tmp_path / "checkpoint"
+
+    def run() -> list[dict[str, Any]]:
+        changed = th.changes(orders.open(), sign="w").withWatermark("ts", "10 minutes")
+        plain = clicks.open().drop("w").withWatermark("ts", "10 minutes")
+        on = "o.price BETWEEN c.price - 1 AND c.price + 1 AND (o.id + c.id) % 7 <> 0"
+        pairs = th.join(
+            {"o": changed, "c": plain}, on=on, within="5 minutes", model=th.Biclique(1), late=late
+        )
+        assert pairs.columns == ["o", "c", "result_time", "_change_type"]
+        frame = pairs if path == "units" else pairs.where("true")
+        query = th.write(frame, store, checkpoint=str(checkpoint), key="o.id", trigger="available now")
+        query.awaitTermination()
+        return list(th.metrics(query))
+
+    first, second, third = (1, 10, 5), (2, 11, 6), (3, 12, 20)
+    orders.add(first, second, third, second)
+    clicks.add((10, 11, 5), (11, 12, 6))
+    run()
+    assert count(store.read().to_pylist()) == {(1, 10): 1, (1, 11): 1, (2, 10): 2, (2, 11): 2}
+    # The third order is corrected, one of the two equal orders goes, and a row comes and goes at once.
+    orders.add((3, 12, 6), deleted=(third, second))
+    clicks.add((12, 40, 5))
+    orders.add((9, 40, 5), deleted=((9, 40, 5),))
+    run()
+    expected = {(1, 10): 1, (1, 11): 1, (2, 10): 1, (2, 11): 1, (3, 10): 1}
+    assert count(store.read().to_pylist()) == expected
+    # The watermark is 09:30 now, so this delete is late, and its results stay.
+    orders.add((7, 41, 80))
+    orders.add((5, 41, 5), deleted=(first,))
+    clicks.add((13, 42, 90))
+    clicks.add((14, 42, 90))
+    entries = run()
+    expected[5, 12] = 1
+    assert count(store.read().to_pylist()) == expected
+    assert sum(entry["late_deletes"] for entry in entries) == 1
+    kept = spark.read.parquet(str(late)).selectExpr("alias", "o.id", "o._change_type").collect()
+    assert [tuple(row) for row in kept] == [("o", 1, "delete")]
+    # The log has each change.
+    log = store.read(changes=True)
+    assert log.schema.names == ["o", "c", "result_time", "_change_type"]
+    assert store.read().schema.names == ["o", "c", "result_time"]
+    kinds = Counter(log["_change_type"].to_pylist())
+    assert kinds["insert"] - kinds["delete"] == len(store.read())
+    assert kinds["delete"] == 2
+    sql = "SELECT o.id AS id, count(*) AS n FROM results GROUP BY ALL ORDER BY ALL"
+    assert th.query(store, sql).to_pydict() == {"id": [1, 2, 3, 5], "n": [2, 2, 1, 1]}
+    found = th.query(store, "SELECT count(*) AS n FROM results", key={"o.id": 2}, changes=True)
+    assert found.to_pydict() == {"n": [6]}
+    assert count(store.read(snapshot=1).to_pylist())[2, 10] == 2
+    assert len(store.read(since=datetime(2026, 1, 5, 9, 30))) == 1
+    with pytest.raises(th.ThetastreamError, match="STORE_CHANGES"):
+        store.forget(2)
+    # An epoch runs again, as after a crash before its commit.
+    last = max(entry["epoch"] for entry in entries if entry["matched"])
+    forget_commit(checkpoint, last)
+    run()
+    assert count(store.read().to_pylist()) == expected
+    assert len(store.read(changes=True)) == len(log)
+
+
+def test_the_change_feed_of_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = str(tmp_path / "orders")
+    rows = pa.table({"id": [1, 2, 3], "price": [5, 6, 7]})
+    deltalake.write_deltalake(folder, rows, configuration={"delta.enableChangeDataFeed": "true"})
+    table = deltalake.DeltaTable(folder)
+    table.update({"price": "9"}, predicate="id = 2")
+    table.delete("id = 3")
+    feed = pa.table(deltalake.DeltaTable(folder).load_cdf(starting_version=0)).to_pylist()
+    assert {"update_preimage", "update_postimage", "delete"} <= {row["_change_type"] for row in feed}
+    ddl = "id LONG, price LONG, _change_type STRING, _commit_version LONG, _commit_timestamp TIMESTAMP"
+    changed = th.changes(spark.createDataFrame([tuple(row.values()) for row in feed], ddl))
+    assert changed.columns == ["id", "price", "_change_type"]
+    bids = spark.createDataFrame([(10, 9), (11, 7), (12, 5)], "id INT, bid INT")
+    pairs = th.join({"o": changed, "b": bids}, on="o.price >= b.bid")
+    assert pairs.schema["_change_type"].metadata
+    found = [(row.o.id, row.b.id, row["_change_type"]) for row in pairs.collect()]
+    assert sorted(found) == [(1, 12, "insert"), (2, 10, "insert"), (2, 11, "insert"), (2, 12, "insert")]
+
+
+@pytest.fixture
+def changed(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    return th.changes(Feed(spark, tmp_path / "in").open(), sign="w")
+
+
+def test_what_a_stream_of_changes_cannot_have_is_refused(
+    spark: SparkSession, tmp_path: Path, changed: DataFrame
+) -> None:
+    with pytest.raises(th.QueryError, match="CHANGES_EVENT_TIME"):
+        th.by_arrival(changed)
+    timed = changed.withWatermark("ts", "1 minute")
+    assert timed.columns == ["id", "ts", "price", "_change_type"]
+    plain = spark.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS id")
+    other = plain.withWatermark("ts", "1 minute")
+    with pytest.raises(th.QueryError, match="CHANGES_DROPPED"):
+        th.join({"a": timed.select("id", "ts"), "b": other}, on="a.id < b.id", within="1m")
+    with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
+        th.aggregate({"a": timed, "b": other}, on="a.id < b.id", within="1m", aggs={"n": "count(*)"})
+    with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
+        th.sql(spark, "SELECT a.id FROM a JOIN b ON a.id < b.id", streams={"a": timed, "b": other})
+    with pytest.raises(th.QueryError, match="TASKS"):
+        th.join_many({"a": timed, "b": other}, {"one": {"on": "a.id < b.id", "within": "1m"}})
+    table = spark.createDataFrame([(1,)], "id INT")
+    with pytest.raises(th.QueryError, match="CHANGES_TABLE"):
+        th.join({"a": timed, "b": table}, on="a.id < b.id")
+    with pytest.raises(th.QueryError, match="_change_type"):
+        th.join({"a": timed, "b": other}, on="a.id < b.id AND a._change_type = 'insert'", within="1m")
+    with pytest.warns(UnmarkedChangesWarning, match="th.changes"):
+        th.plan({"a": plain.selectExpr("*", "'x' AS _change_type"), "b": other}, on="a.id = b.id")
+    pairs = th.join({"a": timed, "b": other}, on="a.id < b.id", within="1m")
+    with pytest.raises(th.QueryError, match="CHANGES_DROPPED"):
+        th.write(pairs, th.ParquetStore(str(tmp_path / "s")), checkpoint=str(tmp_path / "c"), select=["a.id"])
+    with pytest.raises(th.QueryError, match="STORE_COLUMN"):
+        th.write(
+            pairs, th.ParquetStore(str(tmp_path / "s")), checkpoint=str(tmp_path / "c"), key="_change_type"
+        )
+    behind = th.plan({"p": pairs, "c": other}, on="p.b.id = c.id", within="1m").dataframe()
+    assert behind.columns == ["p", "c", "result_time", "_change_type"]
+
+
+def test_the_columns_that_say_what_happened(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(1, "insert", 1)], "id INT, _change_type STRING, w INT")
+    for refused, given, sign in (
+        ("has no column '_change_type'", rows.drop("_change_type"), None),
+        ("sign names 'x'", rows, "x"),
+        ("must be a number and is string", rows.selectExpr("'1' AS w"), "w"),
+        ("beside 'w'", rows, "w"),
+    ):
+        with pytest.raises(th.QueryError, match=f"CHANGES_COLUMN.*{refused}"):
+            th.changes(given, sign=sign)
+    wrong = spark.createDataFrame([(1, 2)], "id INT, w INT")
+    with pytest.raises(Exception, match=r"CHANGES_VALUE.*1 or -1, not 2"):
+        th.changes(wrong, sign="w").collect()

@@ -1,0 +1,109 @@
+"""Joins of changes: what is planned for them, and what is refused before a query starts."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import thetastream as th
+from tests.support.requests import make_request
+from thetastream.conditions import Predicate
+from thetastream.core.columns import CHANGE_TYPE, SIGN, ChangeType
+from thetastream.core.errors import QueryError
+from thetastream.core.shed import Shed
+from thetastream.families.changes import find_changes_problems
+from thetastream.families.options import JoinOptions, StatementOptions, TaskOptions
+from thetastream.families.pairs.plan import PAIRS
+from thetastream.families.request import JoinRequest
+from thetastream.joins.sources import find_sources
+from thetastream.models import REGISTRY
+from thetastream.runtime.flow import Emitted, RunContext
+
+ON = "a.k = b.k AND a.x < b.x"
+
+
+def make_changes(on: str = ON, changing: str = "a", **changed: Any) -> JoinRequest:
+    request = make_request(on, **changed)
+    streams = tuple(
+        replace(stream, change_type=CHANGE_TYPE if stream.alias in changing else None)
+        for stream in request.streams
+    )
+    return replace(request, streams=streams)
+
+
+PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",))))
+
+
+@pytest.mark.parametrize(
+    ("condition", "changed", "door"),
+    [
+        ("CHANGES_AGGREGATE", {}, StatementOptions),
+        ("TASKS", {}, TaskOptions),
+        ("STREAM_COUNT", {"aliases": "abc"}, JoinOptions),
+        ("HOW", {"how": "left"}, JoinOptions),
+        ("HOW", {"how": "anti"}, JoinOptions),
+        ("COUNT_WINDOW", {"within": th.Rows(5)}, JoinOptions),
+        ("ORDER", {"options": {"order": "strict"}}, JoinOptions),
+        ("SHED", {"run": RunContext(shed=Shed("100 B", "200 B"))}, JoinOptions),
+        ("CANNOT_SCALE", {"options": {"max_units": 8}}, JoinOptions),
+        ("PREDICATE_CHANGES", {"predicates": (PREDICATE,)}, JoinOptions),
+        ("CHANGES_LATE", {"model": th.Chain(2)}, JoinOptions),
+        ("CHANGES_LATE", {"model": th.Ring(2)}, JoinOptions),
+        ("SPARK_JOIN", {"keeps_spark_join": True}, JoinOptions),
+    ],
+)
+def test_what_a_join_of_changes_cannot_have(condition: str, changed: dict[str, Any], door: type) -> None:
+    found = list(find_changes_problems(make_changes(**changed), door))
+    assert [problem.condition for problem in found] == [condition]
+    assert "rows of a may be deleted" in found[0].message
+    assert not list(find_changes_problems(make_request(ON, **changed), door))
+
+
+def test_tables_beside_changes_and_an_alias_of_the_column_are_refused() -> None:
+    request = make_changes()
+    left, right = request.streams
+    beside = replace(request, streams=(left, replace(right, is_streaming=False)))
+    assert [one.condition for one in find_changes_problems(beside, JoinOptions)] == ["CHANGES_TABLE"]
+    named = replace(request, streams=(replace(left, alias="_change_type"), right))
+    assert [one.condition for one in find_changes_problems(named, JoinOptions)] == ["INVALID_ALIAS"]
+
+
+@pytest.mark.parametrize("model", [th.Biclique(2), th.Matrix(2, 2), None], ids=repr)
+@pytest.mark.parametrize("within_us", [5_000_000, None])
+def test_units_get_the_sign_and_emit_it(model: Any, within_us: int | None) -> None:
+    request = make_changes(model=model, within_us=within_us)
+    assert not list(find_changes_problems(request, JoinOptions))
+    planned = PAIRS.plan(request)
+    flow = planned.flow()
+    left, right = flow.sides
+    assert [name for name, _ in left.computed if name == SIGN] == [SIGN]
+    assert not right.has_deletes
+    (stage,) = flow.stages
+    assert stage.output.columns[-1] == "w tinyint"
+    assert stage.output.restored[-1].endswith("AS `_change_type`")
+    assert planned.facts.has_deletes
+    emitted = planned.facts.emitted
+    assert isinstance(emitted, Emitted)
+    assert find_sources(emitted, None)[-1] == ChangeType()
+    assert find_sources(emitted, ["a.id", "_CHANGE_TYPE AS what"])[-1] == ChangeType()
+
+
+def test_a_join_without_changes_is_planned_as_before() -> None:
+    plain, changing = PAIRS.plan(make_request(ON)).flow(), PAIRS.plan(make_changes()).flow()
+    assert not any(SIGN in column for side in plain.sides for column, _ in side.computed)
+    assert "w tinyint" not in plain.stages[0].output.columns
+    assert plain.identity != changing.identity
+
+
+@pytest.mark.parametrize("model", [th.Split(2), th.Chain(2, fast_forward=True)], ids=repr)
+def test_models_that_scatter_equal_tuples_need_a_window(model: Any) -> None:
+    assert PAIRS.plan(make_changes(model=model)).model == model
+    with pytest.raises(QueryError, match="CHANGES_STATE"):
+        PAIRS.plan(make_changes(model=model, within_us=None))
+
+
+def test_the_planner_chooses_a_model_that_forgets_deleted_tuples() -> None:
+    for partitions in (1, 2, 8, 64):
+        model = PAIRS.plan(make_changes(within_us=None, partitions=partitions)).model
+        assert not model.sees_all
+    assert any(kind(2).sees_all for kind in (REGISTRY["split"],))

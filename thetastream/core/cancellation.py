@@ -1,0 +1,204 @@
+"""Rows that change: a tuple has a sign, and equal tuples of opposite sign cancel each other.
+
+    insert: +1        delete: -1        sign of a pair = sign of its left tuple * sign of its right tuple
+
+A row that exists three times is three tuples of sign +1. Signs never add up to larger numbers.
+
+Two tuples are equal if all their columns are: NULL equals NULL, NaN equals NaN, and -0.0 equals 0.0. Lists
+and maps are equal if their elements are, in order. Values are compared themselves, and not only their hashes.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thetastream.core.columns import SIGN
+from thetastream.core.keys import Int64s
+
+Signs = npt.NDArray[np.int8]
+"""One sign per row: +1 or -1."""
+
+
+def read_signs(tuples: pa.RecordBatch) -> Signs | None:
+    """Read the signs of tuples; None if their stream has only inserts."""
+    place = tuples.schema.get_field_index(SIGN)
+    return None if place < 0 else tuples.column(place).to_numpy(zero_copy_only=False)
+
+
+def multiply_signs(
+    mine: pa.RecordBatch, found: Int64s, theirs: pa.RecordBatch, stored: Int64s
+) -> pa.Array | None:
+    """Return the sign of each pair ``mine[found], theirs[stored]``; None if neither stream has deletes."""
+    left, right = read_signs(mine), read_signs(theirs)
+    if left is None and right is None:
+        return None
+    if left is None or right is None:
+        signs, rows = (right, stored) if left is None else (left, found)
+        return pa.array(signs[rows])  # type: ignore[index]
+    return pa.array(left[found] * right[stored])
+
+
+def cancel(tuples: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the tuples that are left when equal tuples of opposite sign cancel each other.
+
+    >>> tuples = {"c0": [5, 7, 5, 5], "w": pa.array([1, 1, -1, 1], pa.int8())}
+    >>> cancel(pa.RecordBatch.from_pydict(tuples)).to_pydict()
+    {'c0': [7, 5], 'w': [1, 1]}
+    """
+    left = find_left(tuples)
+    return tuples if left is None else tuples.take(left)
+
+
+def find_left(tuples: pa.RecordBatch) -> Int64s | None:
+    """Find the positions of the tuples that ``cancel`` leaves; None if it leaves all of them."""
+    signs = read_signs(tuples)
+    if signs is None:
+        return None
+    columns = [
+        column for name, column in zip(tuples.schema.names, tuples.columns, strict=True) if name != SIGN
+    ]
+    return find_net(columns, signs)
+
+
+def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
+    """Find the positions of the rows that are left when equal rows of opposite sign cancel each other.
+
+    Parameters
+    ----------
+    columns : sequence of pyarrow.Array
+        All columns of the rows, without the sign. The search is fast if one of the first columns has few
+        equal values.
+    signs : int8, shape (n,)
+
+    Returns
+    -------
+    int64, shape (rows left,), or None
+        The positions in ascending order. None if no row cancels another one.
+
+    Examples
+    --------
+    >>> find_net([pa.array([1.5, None, None])], np.array([1, 1, -1], dtype=np.int8))
+    array([0])
+    """
+    if not (signs < 0).any() or not (signs > 0).any():
+        return None
+    # 1. Compare column by column, and go on with the rows that may still have a counterpart.
+    rows = np.arange(len(signs))
+    groups = np.zeros(len(signs), dtype=np.int64)
+    for column in columns:
+        codes = _number_values(column if len(rows) == len(column) else column.take(pa.array(rows)))
+        groups = codes if not groups.any() else _number_pairs(groups, codes)
+        deletes = signs[rows] < 0
+        n_deletes, n_inserts = _count_groups(groups, deletes)
+        is_open = np.minimum(n_deletes, n_inserts)[groups] > 0
+        if not is_open.any():
+            return None
+        if not is_open.all():
+            rows, groups = rows[is_open], groups[is_open]
+    # 2. Of each group of equal rows, cancel as many inserts as deletes.
+    groups = np.unique(groups, return_inverse=True)[1]
+    deletes = signs[rows] < 0
+    n_deletes, n_inserts = _count_groups(groups, deletes)
+    order = np.lexsort((~deletes, groups))  # the deletes of each group come before its inserts
+    ends = np.cumsum(n_deletes + n_inserts)
+    mine = groups[order]
+    place = np.arange(len(order)) - (ends - n_deletes - n_inserts)[mine]
+    place -= np.where(deletes[order], 0, n_deletes[mine])
+    is_cancelled = np.zeros(len(signs), dtype=np.bool_)
+    is_cancelled[rows[order[place < np.minimum(n_deletes, n_inserts)[mine]]]] = True
+    return np.flatnonzero(~is_cancelled)
+
+
+def _number_pairs(first: Int64s, second: Int64s) -> Int64s:
+    """Number the pairs of two numbers from 0, so that exactly the equal pairs have one number."""
+    numbers: Int64s = np.unique(first * (int(second.max(initial=0)) + 1) + second, return_inverse=True)[1]
+    return numbers
+
+
+def _count_groups(groups: Int64s, deletes: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+    """Count the deletes and the inserts of each group."""
+    n_groups = int(groups.max()) + 1
+    n_deletes, n_inserts = (np.bincount(groups[mask], minlength=n_groups) for mask in (deletes, ~deletes))
+    return n_deletes, n_inserts
+
+
+def find_counterparts(tuples: pa.RecordBatch, deletes: pa.RecordBatch) -> Int64s:
+    """Find the inserts among ``tuples`` that may be equal to one of the ``deletes``.
+
+    Columns are compared one by one, so some of them are equal to none. Both batches have the same columns.
+    """
+    signs = read_signs(tuples)
+    assert signs is not None
+    rows = np.flatnonzero(signs > 0)
+    for name, column in zip(tuples.schema.names, tuples.columns, strict=True):
+        if name == SIGN or pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
+            continue
+        known = pc.unique(deletes.column(name))
+        rows = rows[pc.is_in(column.take(pa.array(rows)), value_set=known).to_numpy(zero_copy_only=False)]
+        if not len(rows):
+            break
+    return rows
+
+
+def _number_values(column: pa.Array) -> Int64s:
+    """Number the values of a column from 0, so that exactly the equal values have one number.
+
+    >>> _number_values(pa.array([2.0, None, float("nan"), 2.0, float("nan")])).tolist()
+    [0, 1, 2, 0, 2]
+    >>> _number_values(pa.array([[1, 2], [1], None, [1, 2]])).tolist()
+    [1, 2, 0, 1]
+    """
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        return _number_values(column.storage)
+    if pa.types.is_dictionary(kind):
+        return _number_values(column.dictionary_decode())
+    if pa.types.is_floating(kind):
+        column = _normalize_floats(column)
+    elif pa.types.is_nested(kind):
+        return _number_nested(column)
+    numbers: Int64s = column.dictionary_encode("encode").indices.to_numpy().astype(np.int64)
+    return numbers
+
+
+def _normalize_floats(column: pa.Array) -> pa.Array:
+    """Replace -0.0 by 0.0, and all kinds of NaN by one."""
+    is_zero, is_nan = pc.equal(column, pa.scalar(0, column.type)), pc.is_nan(column)
+    column = pc.if_else(is_zero, pa.scalar(0, column.type), column)
+    return pc.if_else(is_nan, pa.scalar(float("nan"), column.type), column)
+
+
+def _number_nested(column: pa.Array) -> Int64s:
+    """Number structs, lists and maps by the numbers of what is inside them; NULL has the number 0."""
+    is_null = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_struct(column.type):
+        numbers = np.where(is_null, 0, 1)
+        for inner in column.flatten():
+            codes = np.where(is_null, 0, _number_values(inner))
+            numbers = np.where(is_null, 0, _number_pairs(numbers, codes) + 1)
+        return numbers
+    known: dict[bytes, int] = {}
+    keys = _write_lists(column)
+    found = [
+        0 if null else known.setdefault(key, len(known) + 1) for null, key in zip(is_null, keys, strict=True)
+    ]
+    return np.array(found, dtype=np.int64)
+
+
+def _write_lists(column: pa.Array) -> Iterator[bytes]:
+    """Yield the numbers of the elements of each list or map, as bytes."""
+    kind = column.type
+    if pa.types.is_map(kind):
+        inner = np.stack([_number_values(column.keys), _number_values(column.items)], axis=1)
+        offsets = np.asarray(column.offsets)
+    elif pa.types.is_fixed_size_list(kind):
+        inner = _number_values(column.values).reshape(-1, 1)
+        offsets = (column.offset + np.arange(len(column) + 1)) * kind.list_size
+    else:
+        inner, offsets = _number_values(column.values).reshape(-1, 1), np.asarray(column.offsets)
+    for start, end in pairwise(offsets):
+        yield inner[start:end].tobytes()

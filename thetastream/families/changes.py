@@ -1,0 +1,78 @@
+"""What joins of changes cannot have: all that a delete would make wrong is refused before a query starts.
+
+A stream of changes has deletes beside inserts. Its join is the join of the net rows: the inserts of both
+streams without the deleted rows.
+"""
+
+from collections.abc import Iterator
+
+from thetastream.core.columns import CHANGE_TYPE
+from thetastream.core.errors import QueryError
+from thetastream.families.options import JoinOptions, TaskOptions
+from thetastream.families.request import JoinRequest
+from thetastream.families.windows import is_counted
+from thetastream.lowering.lower import Lowered
+from thetastream.models import Chain
+from thetastream.models.base import Model
+from thetastream.models.multiway import Multiway
+
+
+def find_changes_problems(request: JoinRequest, door: type) -> Iterator[QueryError]:
+    """Yield an error for all that a join of changes cannot have. ``door`` declares its options."""
+    changing = [stream.alias for stream in request.streams if stream.change_type is not None]
+    if not changing:
+        return
+    rows, options = f"rows of {', '.join(changing)} may be deleted", request.options
+    if door is TaskOptions:
+        yield QueryError("TASKS", f"{rows}, and join tasks have no deletes; use th.join for each task")
+    elif door is not JoinOptions:
+        what = f"{rows}, and groups and statements count a delete as one more row"
+        yield QueryError(
+            "CHANGES_AGGREGATE", f"{what}; use th.join, write its results with th.write, and ask the store"
+        )
+    if len(request.streams) != 2:
+        what = f"{rows}, and a join of more than two streams has no deletes"
+        yield QueryError("STREAM_COUNT", f"{what}; join the result of th.join with the third stream")
+    if request.has_tables:
+        what = f"{rows}, and tables beside streams are read anew in each epoch"
+        yield QueryError("CHANGES_TABLE", f"{what}; read the table as a stream too, with th.changes")
+    if request.keeps_spark_join:
+        yield QueryError("SPARK_JOIN", f"{rows}, and Spark's own join does not know it; leave model out")
+    if not request.how.is_inner:
+        what = f"{rows}, and how={request.how.name!r} answers each tuple once"
+        yield QueryError("HOW", f"{what}; leave how out")
+    if is_counted(request.within):
+        what = f"{rows}, and the last n tuples would be others than before the delete"
+        yield QueryError("COUNT_WINDOW", f"{what}; use a window of event time")
+    if options.get("order") is not None or options.get("punctuations"):
+        yield QueryError("ORDER", f"{rows}, and the results of an epoch have no order; leave order out")
+    if request.run.shed is not None:
+        yield QueryError(
+            "SHED", f"{rows}, and a shedder could drop an insert and keep its delete; leave shed out"
+        )
+    if options.get("max_units") is not None:
+        yield QueryError("CANNOT_SCALE", f"{rows}, and their units cannot change; leave max_units out")
+    if request.predicates:
+        name = request.predicates[0].name
+        what = f"{rows}, and {name!r} may find another answer for the delete than for the insert"
+        yield QueryError("PREDICATE_CHANGES", f"{what}; write the condition in SQL")
+    model = request.model
+    if isinstance(model, Multiway) or (isinstance(model, Chain) and model.forwards_tuples):
+        what = f"{rows}, and {model!r} may find a delete before its insert"
+        yield QueryError("CHANGES_LATE", f"{what}; use th.Biclique or th.Matrix, or leave model out")
+    if CHANGE_TYPE in (stream.alias.casefold() for stream in request.streams):
+        what = f"results of changes have a column {CHANGE_TYPE!r}"
+        yield QueryError("INVALID_ALIAS", f"{what}; rename the stream")
+
+
+def find_state_problem(model: Model, lowered: Lowered) -> QueryError | None:
+    """Return an error if deleted rows would stay in the state of a model for ever, else None.
+
+    Units that see all tuples store them by their numbers, so a delete and its insert lie at several units.
+    """
+    physical = lowered.physical
+    changing = [side.alias for side in physical.sides if side.has_deletes]
+    if not changing or not model.sees_all or None not in physical.lifetimes_us:
+        return None
+    what = f"rows of {', '.join(changing)} may be deleted, and {model!r} would keep deleted tuples for ever"
+    return QueryError("CHANGES_STATE", f"{what}; give within, or use th.Biclique or th.Matrix")

@@ -1,0 +1,160 @@
+"""Streams of changes: ``th.changes`` reads which rows are inserted and which are deleted.
+
+    Delta, Spark's changes()   insert, update_postimage -> insert;  delete, update_preimage -> delete
+    a column of signs          1 -> insert;  -1 -> delete
+
+The DataFrame has the columns of the row, and ``_change_type`` behind them. All its columns have a mark in
+their metadata, so that a join or a store notices if ``_change_type`` is gone.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType, StringType, StructType
+
+from thetastream.core.columns import CHANGE_TYPE, CHANGES, DELETE, INSERT
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.lowering.domains import quote
+from thetastream.lowering.query import warn_caller
+
+_TYPES = {INSERT: INSERT, "update_postimage": INSERT, DELETE: DELETE, "update_preimage": DELETE}
+"""The types of changes that Delta and Spark name, and what each of them is here."""
+_OF_COMMITS = ("_commit_version", "_commit_timestamp")
+"""The columns of a change feed that differ between the insert and the delete of a row."""
+
+
+class UnmarkedChangesWarning(UserWarning):
+    """A stream has a column ``_change_type`` and was not given to ``th.changes``, so its deletes are rows."""
+
+
+def changes(df: DataFrame, *, sign: str | None = None) -> DataFrame:
+    """Read rows that are inserted, updated and deleted, so that a join follows the changes.
+
+    A delete names the whole old row. An update is a delete of the old row and an insert of the new one.
+    Results are changes too: if a row is deleted, its results are deleted. After each epoch, the inserts and
+    deletes of all results so far add up to the join of the rows that are there.
+
+    A delete is late if the event time of its row is at or before the watermark. So the delay of the watermark
+    is the time for which a row may change. A late delete is dropped and counted (``late_deletes``), and the
+    results of its row stay.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A stream or batch DataFrame: Delta's change feed (``readChangeFeed``), Spark's ``changes()``, or any
+        other one with a column of signs.
+    sign : str, optional
+        A column that is 1 for an inserted row and -1 for a deleted row. By default, the column
+        ``_change_type`` says what happened to a row: ``insert``, ``delete``, ``update_preimage`` or
+        ``update_postimage``.
+
+    Returns
+    -------
+    DataFrame
+        The columns of the row, and last ``_change_type``, which is ``insert`` or ``delete``. The columns
+        ``_commit_version`` and ``_commit_timestamp`` are dropped, and so is the column of signs. You may call
+        ``withWatermark`` on it, filter rows, and select columns together with ``_change_type``. Computed
+        columns must depend on the row alone, because the delete of a row must equal its insert.
+
+    Raises
+    ------
+    QueryError
+        CHANGES_COLUMN if there is no column that says what happened to a row. While the query runs, Spark
+        raises CHANGES_VALUE if the column has another value.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> feed = spark.readStream.format("delta").option("readChangeFeed", "true")  # doctest: +SKIP
+    >>> orders = th.changes(feed.table("orders")).withWatermark("ts", "2 hours")  # doctest: +SKIP
+    >>> pairs = th.join(
+    ...     {"o": orders, "c": clicks}, on="o.price > c.bid", within="10 minutes"
+    ... )  # doctest: +SKIP
+    """
+    known = ", ".join(df.columns)
+    if sign is not None:
+        if sign not in df.columns:
+            what = f"sign names {sign!r}, but the stream has the columns {known}"
+            raise QueryError("CHANGES_COLUMN", what)
+        type_ = df.schema[sign].dataType
+        if not isinstance(type_, NumericType):
+            what = f"sign names {sign!r}, which must be a number and is {type_.simpleString()}"
+            raise QueryError("CHANGES_COLUMN", what)
+        if CHANGE_TYPE in df.columns and sign != CHANGE_TYPE:
+            what = f"the stream has the column {CHANGE_TYPE!r} beside {sign!r}; drop one of them"
+            raise QueryError("CHANGES_COLUMN", what)
+        found, dropped = _read_sign(sign), {sign}
+    elif CHANGE_TYPE in df.columns:
+        found, dropped = _read_type(), {CHANGE_TYPE, *_OF_COMMITS}
+    else:
+        what = f"the stream has no column {CHANGE_TYPE!r}, but {known}"
+        hint = 'read the table with .option("readChangeFeed", "true"), or name a column of 1 and -1: sign="w"'
+        raise QueryError("CHANGES_COLUMN", f"{what}; {hint}")
+    kept = [F.col(quote(name)) for name in df.columns if name not in dropped]
+    return mark_changes(df.select(*kept, found.alias(CHANGE_TYPE)))
+
+
+def _read_type() -> Column:
+    """Read what happened to a row from the column ``_change_type``."""
+    given = F.col(quote(CHANGE_TYPE))
+    return _choose(given, {name: given == name for name in _TYPES}, _TYPES, ", ".join(_TYPES))
+
+
+def _read_sign(sign: str) -> Column:
+    """Read what happened to a row from a column of signs."""
+    given = F.col(quote(sign))
+    return _choose(given, {"1": given == 1, "-1": given == -1}, {"1": INSERT, "-1": DELETE}, "1 or -1")
+
+
+def _choose(given: Column, tests: dict[str, Column], types: dict[str, str], expected: str) -> Column:
+    """Return the type of the first test that is true. Spark raises an error if none is."""
+    error = ThetastreamError("CHANGES_VALUE", f"a change must be {expected}, not ")
+    value = F.coalesce(given.cast(StringType()), F.lit("NULL"))
+    chosen = F.raise_error(F.concat(F.lit(str(error)), value))
+    for name, test in reversed(tests.items()):
+        chosen = F.when(test, types[name]).otherwise(chosen)
+    return chosen
+
+
+def mark_changes(changes: DataFrame) -> DataFrame:
+    """Mark all columns of changes, and put the type of the change behind the others."""
+    names = [field for field in changes.schema if field.name != CHANGE_TYPE]
+    return changes.select(
+        *(
+            F.col(quote(field.name)).alias(field.name, metadata={**(field.metadata or {}), CHANGES: True})
+            for field in (*names, changes.schema[CHANGE_TYPE])
+        )
+    )
+
+
+def find_change_type(what: str, schema: StructType) -> str | None:
+    """Find the column that says what happened to a row; None if rows are only inserted.
+
+    Raises
+    ------
+    QueryError
+        CHANGES_DROPPED if ``what`` is a stream of changes, and has this column no more.
+    """
+    if CHANGE_TYPE in schema.names:
+        if CHANGES in (schema[CHANGE_TYPE].metadata or {}):
+            return CHANGE_TYPE
+        message = (
+            f"{what} has a column {CHANGE_TYPE!r} that th.changes has not read: its deletes count as rows"
+        )
+        warn_caller(
+            f"{message}; give the DataFrame to th.changes, or rename the column", UnmarkedChangesWarning
+        )
+        return None
+    marked = [field.name for field in schema if CHANGES in (field.metadata or {})]
+    if marked:
+        gone = f"{what} has columns of th.changes ({', '.join(marked)}) without {CHANGE_TYPE!r}"
+        raise QueryError(
+            "CHANGES_DROPPED", f"{gone}: its deletes would count as rows; select {CHANGE_TYPE!r} too"
+        )
+    return None
+
+
+def drop_change_type(schema: StructType) -> StructType:
+    """Return the columns of the row, without the type of the change."""
+    marked = (field for field in schema if field.name == CHANGE_TYPE and CHANGES in (field.metadata or {}))
+    changed = next(marked, None)
+    return schema if changed is None else StructType([field for field in schema if field is not changed])
