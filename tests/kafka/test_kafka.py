@@ -108,7 +108,9 @@ def catch_up(job: Path) -> list[dict[str, Any]]:
     out, errors = done.communicate(timeout=300)
     log = job.parent / "checkpoint.log"
     assert done.returncode == 0, errors + log.read_text()[-3000:]
-    return [json.loads(line) for line in out.splitlines()]
+    *epochs, total = map(json.loads, out.splitlines())
+    assert total["total"]["epochs"] == len([epoch for epoch in epochs if "epoch" in epoch])
+    return epochs
 
 
 def test_two_topics_are_joined_into_a_third(broker: Broker, connector: str, tmp_path: Path) -> None:

@@ -94,8 +94,10 @@ def test_the_commands_of_the_docs_run(here, tmp_path, monkeypatch):
     assert "condition     b.symbol = a.symbol AND b.price >= a.price" in printed["inspect"]
     assert "is fine" in printed["check"]
     assert "b.price >= a.price" in printed["explain"]
-    n_results = sum(int(n) for n in re.findall(r"([\d,]+) matches", printed["run"]))
-    assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == n_results == 30
+    *epochs, total = (int(n) for n in re.findall(r"([\d,]+) matches", printed["run"]))
+    assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == sum(epochs) == 30
+    assert total == 30
+    assert printed["run"].splitlines()[-1].startswith(f"total: {len(epochs)} epochs, ")
     statement = (
         "SELECT ONLINE count(*) AS n FROM bids b, asks a WHERE b.symbol = a.symbol AND b.price >= a.price"
     )
@@ -287,7 +289,9 @@ def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):
         started.send_signal(signal.SIGTERM)
         rest, errors = started.communicate(timeout=120)
     assert started.returncode == 0, errors
-    first += [json.loads(line) for line in rest.splitlines()]
+    first += map(json.loads, rest.splitlines())
+    total = first.pop()["total"]
+    assert (total["epochs"], total["matched"]) == (len(first), sum(one.get("matched", 0) for one in first))
     done = thetastream("run", job, "--json", "--for", "8s")
     assert done.returncode == 0, done.stderr
     after = [json.loads(line) for line in done.stdout.splitlines()]

@@ -14,7 +14,7 @@ from thetastream.app.cli.shared_arguments import AddCommand, open_session, read_
 from thetastream.app.job.check import Finding, check_job
 from thetastream.app.job.checkpoint import lock
 from thetastream.app.job.document import read_job
-from thetastream.app.job.run import describe_epoch, explain_job, stage_tables
+from thetastream.app.job.run import Totals, describe_epoch, explain_job, stage_tables
 from thetastream.app.job.run import run as run_job
 from thetastream.core.errors import ThetastreamError
 from thetastream.runtime.observe.open_telemetry import OTLP
@@ -154,9 +154,11 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a job, and print its epochs."""
+    """Run a job, and print its epochs and their totals."""
+    totals = Totals()
 
     def say(epoch: dict[str, Any]) -> None:
+        totals.add(epoch)
         print(json.dumps(epoch) if arguments.json else describe_epoch(epoch), flush=True)
 
     job = read_job(arguments.job)
@@ -165,6 +167,7 @@ def run(arguments: argparse.Namespace) -> int:
             sent_to: Literal["otlp"] | None = OTLP if arguments.otlp else None
             export_metrics(spark, port=None, json_lines=arguments.metrics, open_telemetry=sent_to)
         run_job(spark, job, say, arguments.until_caught_up, arguments.seconds)
+    print(json.dumps({"total": totals.as_dict()}) if arguments.json else totals.describe())
     return 0
 
 

@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -301,7 +301,7 @@ def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
         sums = counters.setdefault(epoch["epoch"], {})
         # The second units of a join receive candidates that its first units have counted as matches.
         is_second = UNITS in ((epoch["plan"] or {}).get("words") or {})
-        for name in ("late", "state_bytes") if is_second else ("matched", "late", "state_bytes"):
+        for name in ("late", "state_bytes") if is_second else ("matched", "late", "shed", "state_bytes"):
             sums[name] = sums.get(name, 0) + epoch[name]
     for progress in query.recentProgress:
         if progress.batchId <= seen or not progress.durationMs.get("triggerExecution"):
@@ -353,3 +353,41 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     if epoch.get("late"):
         line += f", {epoch['late']:,} late"
     return f"{line}, {dead}" if dead else line
+
+
+class Totals:
+    """What the epochs of one run sum up to."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {"epochs": 0, "tuples": 0, "seconds": 0.0}
+
+    def add(self, epoch: Mapping[str, Any]) -> None:
+        """Add an epoch, or the dead letters that are found after the last one."""
+        self._sums["epochs"] += "epoch" in epoch
+        for name in ("tuples", "seconds", "matched", "late", "shed", "dead_letters"):
+            if name in epoch:
+                self._sums[name] = self._sums.get(name, 0) + epoch[name]
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the sums by name, and tuples for each second of the epochs."""
+        tuples, seconds = self._sums["tuples"], self._sums["seconds"]
+        return self._sums | {"seconds": round(seconds, 3), "tuples_per_s": round(tuples / (seconds or 1))}
+
+    def describe(self) -> str:
+        """Describe the sums in one line.
+
+        >>> totals = Totals()
+        >>> for number in range(2):
+        ...     totals.add({"epoch": number, "tuples": 1200, "seconds": 2.0, "matched": 5, "late": number})
+        >>> totals.describe()
+        'total: 2 epochs, 2,400 tuples in 4.0 s (600/s), 10 matches, 1 late'
+        """
+        sums = self.as_dict()
+        line = f"total: {sums['epochs']:,} epochs, {sums['tuples']:,} tuples in {sums['seconds']:,.1f} s"
+        line += f" ({sums['tuples_per_s']:,}/s)"
+        if "matched" in sums:
+            line += f", {sums['matched']:,} matches"
+        for name, words in (("late", "late"), ("shed", "shed"), ("dead_letters", "dead letters")):
+            if sums.get(name):
+                line += f", {sums[name]:,} {words}"
+        return line
