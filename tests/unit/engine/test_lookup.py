@@ -14,6 +14,7 @@ from thetastream.core.how import HOWS
 from thetastream.core.sides import Side
 from thetastream.engine import lookup as lookups
 from thetastream.engine.lookup import TableRuns
+from thetastream.engine.store import probing
 from thetastream.engine.store.run import build
 from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.lowering.physical import SidePlan
@@ -107,6 +108,30 @@ def test_a_lookup_finds_what_the_nested_loop_finds(
             if how == "left":
                 assert columns[-1].to_pylist() == [one is not None for one in ids[1]]
     assert found == expect(on, how, rows, table)
+
+
+@pytest.mark.parametrize("on", ["a.k >= b.k AND a.k < b.x", "abs(a.k - b.k) <= 1"])
+def test_a_tuple_is_searched_only_in_runs_that_its_partners_can_be_in(
+    on: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = plan(on, "inner").flow()
+    table = make_block(flow.sides[Side.RIGHT], [(n, 10 * n, 10 * n + 5) for n in range(400)], True)
+    runs = TableRuns(
+        [build(flow.lookup.plan, table.slice(start, 100)) for start in range(0, 400, 100)], table.schema
+    )
+    searched = [0] * 4
+    search = probing.search
+
+    def count(plan: Any, run: Any, box: Any, chosen: Any, *more: Any) -> Any:
+        number = next(n for n, one in enumerate(runs.runs) if one is run)
+        searched[number] += box.n_probes if chosen is None else len(chosen)
+        return search(plan, run, box, chosen, *more)
+
+    monkeypatch.setattr(probing, "search", count)
+    batch = make_block(flow.sides[Side.LEFT], [(n, 40 * n + 1, 0) for n in range(100)], False)
+    found = [one for columns in flow.lookup.answer(batch, runs) for one in columns[4].to_pylist()]
+    assert sorted(found) == list(range(0, 400, 4))
+    assert searched == [25, 25, 25, 25]
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts, cut_pairs
@@ -61,8 +62,14 @@ def probe_segments(
             high = times.high if chosen is None else times.high[chosen]
             if low.max() <= meta.min_ts and high.min() >= meta.max_ts:
                 skip = frozenset({locate_key_column(TIME)})
-        # 2. Walk the segment.
         run = store.get(meta)
+        if times is None and len(segments) > 1:
+            # Runs without a window may be cut by a key, as those of a large table are.
+            touches = touches & _find_touching(plan, run, query)
+            if not touches.any():
+                continue
+            chosen = None if touches.all() else np.flatnonzero(touches)
+        # 2. Walk the segment.
         wide = probe_facts.mean + run.facts.mean
         widest = probe_facts.widest + run.facts.widest
         capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
@@ -78,6 +85,16 @@ def probe_segments(
             sizes = probe_facts.each[found] + run.facts.each[stored]
             for part in cut_pairs(sizes, BYTES_AT_ONCE):
                 yield found[part], run.payload, stored[part], candidates if part.start == 0 else 0
+
+
+def _find_touching(plan: IndexPlan, run: Run, box: Box) -> npt.NDArray[np.bool_]:
+    """Find the probes whose boxes touch the bounds of a run."""
+    touches = np.ones(box.n_probes, dtype=np.bool_)
+    for column, least, greatest in run.find_bounds(plan.index.shape.suffix(plan.access)):
+        if column in box.spans:
+            low, high = box.spans[column]
+            touches &= (low <= greatest) & (high >= least)
+    return touches
 
 
 def _prepare_measure(

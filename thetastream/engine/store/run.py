@@ -71,6 +71,29 @@ class Run:
         arrays = (self.rows, self.edges, self.offsets, self.zones)
         return int(self.payload.nbytes) + sum(array.nbytes for array in arrays) + self.facts.nbytes
 
+    def find_bounds(self, suffix: int) -> list[tuple[int, int, int]]:
+        """Find the least and the greatest value of some columns of ``rows``, without reading all rows.
+
+        Parameters
+        ----------
+        suffix : int
+            The column by which the rows of a bucket are ordered; -1 if there is none.
+
+        Returns
+        -------
+        list of (column, least, greatest)
+            For columns with zones, and for the suffix if the run has one bucket.
+        """
+        if not self.n_rows:
+            return []
+        bounds = [
+            (column, int(self.zones[-1, 2 * n]), int(self.zones[-1, 2 * n + 1]))
+            for n, column in enumerate(self.zoned)
+        ]
+        if suffix >= 0 and len(self.offsets) == 2:
+            bounds.append((suffix, int(self.rows[0, suffix]), int(self.rows[-1, suffix])))
+        return bounds
+
 
 def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) -> Run:
     """Order ``payload`` as the index of the plan requires, and lay out its buckets."""

@@ -55,7 +55,7 @@ from thetastream.spark.task_properties import read_task
 T = TypeVar("T")
 
 
-CUT_BYTES = 1 << 29
+CUT_BYTES = 1 << 26
 """A table of so many bytes, as Spark estimates them, is cut by range before it is staged."""
 
 
