@@ -1,6 +1,9 @@
 """Rewrites: merged files hold the same results, and forgotten snapshots are gone."""
 
+import json
+import re
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.stores import BESIDE_OTHERS, HELD, fill, read_ids, stage
+from thetastream.app.cli import main
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import Folder
 from thetastream.results import history, version_log
@@ -72,6 +76,51 @@ def test_forgotten_snapshots_are_gone_and_the_others_stay(store: Store) -> None:
         ) == (read_ids(store))
     if isinstance(store, DeltaStore):
         assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == read_ids(store)
+
+
+def test_upkeep_keeps_a_span_of_results_and_few_files(store: Store) -> None:
+    rule = Snapshots(every="2 minutes")
+    fill(store, range(20), rule)
+    newest, everything = store.snapshots()[-1], read_ids(store)
+    done = store.upkeep(grace_s=0)
+    assert (done.forgotten, read_ids(store)) == (0, everything)
+    fill(store, range(20, 40), rule)
+    snapshots = store.snapshots()
+    # What was merged before is one file, and it stays until all its snapshots are older.
+    oldest_us = snapshots[-1].at_us - 12 * 60 * 10**6
+    wanted = [one.number for one in snapshots if one.at_us >= oldest_us]
+    done = store.upkeep(timedelta(minutes=12), grace_s=0)
+    numbers = [one.number for one in store.snapshots()]
+    assert done.forgotten == len(snapshots) - len(numbers) > 0
+    assert numbers[-len(wanted) :] == wanted
+    assert isinstance(store, ParquetStore) or numbers == wanted
+    fill(store, range(40, 60), rule)
+    store.upkeep("12 minutes", grace_s=0)
+    assert store.snapshots()[0].number > newest.number
+    assert store.verify().is_intact
+    if isinstance(store, ParquetStore):
+        assert len(store.files()) <= 4
+
+
+def test_the_command_looks_after_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ParquetStore(str(tmp_path / "pairs"))
+    store.describe(HELD)
+    fill(store, range(20), Snapshots(every="2 minutes"))
+    assert main(["upkeep", store.path, "--keep", "6 minutes", "--grace", "0"]) == 0
+    assert re.fullmatch(
+        r"[1-9]\d* snapshots forgotten, [1-9]\d* files merged, .*", capsys.readouterr().out.strip()
+    )
+    assert main(["upkeep", store.path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"forgotten": 0, "merged": 0, "removed": 0}
+    assert main(["upkeep", store.path, "--keep", "soon"]) == 1
+    assert "INVALID_DURATION" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("keep", ["soon", "0 seconds", "-1 day", 30])
+def test_upkeep_refuses_what_is_no_span(store: Store, keep: Any) -> None:
+    fill(store, range(3), Snapshots(every="2 minutes"))
+    with pytest.raises(QueryError, match=r"INVALID_DURATION.*30 days"):
+        store.upkeep(keep)
 
 
 @pytest.mark.parametrize("number", [None, 3])

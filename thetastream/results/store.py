@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from thetastream.core.cancellation import find_net
 from thetastream.core.columns import CHANGE_TYPE, INSERT
 from thetastream.core.errors import QueryError, StoreError
+from thetastream.core.spans import Duration
 from thetastream.results.backend import Backend, make_unreachable
 from thetastream.results.description import Description
 from thetastream.results.history import CommittedRows, History, make_entry, make_rewrite, read_history, sum_up
@@ -37,7 +38,14 @@ from thetastream.results.log import NO_SEAL, Log
 from thetastream.results.selection import Selection
 from thetastream.results.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.results.staged import Origin, Stage, Staged
-from thetastream.results.upkeep import Verification, find_first_kept, find_removable, verify
+from thetastream.results.upkeep import (
+    Upkeep,
+    Verification,
+    find_first_kept,
+    find_removable,
+    read_span_us,
+    verify,
+)
 from thetastream.results.writer import UNKNOWN_WRITER, Writer, is_new, refuse_second
 
 SnapshotChoice = int | Snapshot | str | datetime | None
@@ -187,6 +195,40 @@ class Store(ABC):
         names = list(find_removable(backend.names(), epochs, history, grace_s))
         backend.remove(names, self.description)
         return len(names)
+
+    def upkeep(self, keep: Duration | None = None, grace_s: float = 3600) -> Upkeep:
+        """Forget old snapshots, merge small files, and remove what nobody needs, in this order.
+
+        It may run at any time, also while a query writes and others read. Call it once an hour, or once a
+        day.
+
+        Parameters
+        ----------
+        keep : str or timedelta, optional
+            The span of results that is kept, as in ``"30 days"``. It ends with the newest snapshot, so a
+            store that is filled from old input keeps its last days. A file is removed when all its snapshots
+            are older. By default, no snapshot is forgotten.
+        grace_s : float
+            Merged and forgotten rows stay so many seconds, because readers may be reading them.
+
+        Returns
+        -------
+        Upkeep
+            The numbers of forgotten snapshots, merged files and removed names.
+
+        Raises
+        ------
+        QueryError
+            INVALID_DURATION if ``keep`` is no positive span of time.
+        StoreError
+            STORE_CHANGES if snapshots are to be forgotten, and rows may be deleted.
+        """
+        span_us = None if keep is None else read_span_us(keep)
+        snapshots, forgotten = self.snapshots(), 0
+        if span_us is not None and snapshots:
+            oldest_us = snapshots[-1].at_us - span_us
+            forgotten = self.forget(next(one for one in snapshots if one.at_us >= oldest_us))
+        return Upkeep(forgotten, self.compact(), self.sweep(grace_s))
 
     def compact(self, target: int = TARGET) -> int:
         """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.

@@ -3,13 +3,40 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
 
-from thetastream.core.errors import StoreError
+from thetastream.core.errors import QueryError, StoreError
+from thetastream.core.spans import Duration, parse_duration, to_micros
 from thetastream.results.backend import Backend
 from thetastream.results.description import Description
 from thetastream.results.history import History
 from thetastream.results.log import Log
 from thetastream.results.staged import read_part_name
+
+
+class Upkeep(NamedTuple):
+    """What ``Store.upkeep`` has done."""
+
+    forgotten: int
+    """The number of snapshots that were removed."""
+    merged: int
+    """The number of files that were merged."""
+    removed: int
+    """The number of names that were removed: files, or rows of a part."""
+
+
+def read_span_us(keep: Duration) -> int:
+    """Read the span of results that is kept, in microseconds.
+
+    >>> read_span_us("2 hours")
+    7200000000
+    """
+    span = parse_duration(keep) if isinstance(keep, str) else keep
+    if not isinstance(span, timedelta) or span <= timedelta():
+        what = f"keep ({keep!r}) must be a positive span of time"
+        raise QueryError("INVALID_DURATION", f'{what}, as in "30 days"')
+    return to_micros(span)
 
 
 def find_removable(

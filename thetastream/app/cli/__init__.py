@@ -24,6 +24,7 @@ GROUPS = (
     statements.add_commands,
     serving.add_serve,
     serving.add_verify,
+    serving.add_upkeep,
     simulate.add_commands,
     small.add_models,
     small.add_completion,

@@ -244,3 +244,40 @@ def verify(arguments: argparse.Namespace) -> int:
         for problem in found.problems:
             print(f"- {problem}")
     return 0 if found.is_intact else 1
+
+
+def add_upkeep(add: AddCommand) -> None:
+    """Add this command to the command line."""
+    parser = add(
+        "upkeep",
+        upkeep,
+        "forget old results of a store and merge its small files, without Spark",
+        description="Forget the snapshots that are older than --keep, merge small files into large ones, and "
+        "remove the files that nobody needs. It may run while a query writes and others read, for example "
+        "once a day from a scheduler.",
+        epilog="examples:\n  thetastream upkeep out/pairs\n  thetastream upkeep out/pairs --keep '30 days'",
+    )
+    parser.add_argument("store", metavar="STORE", help=STORE_HELP)
+    parser.add_argument(
+        "--keep", metavar="SPAN", help="the span of results that is kept, up to the newest snapshot"
+    )
+    parser.add_argument(
+        "--grace",
+        metavar="SECONDS",
+        type=float,
+        default=3600.0,
+        help="merged and forgotten files stay so long for readers (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def upkeep(arguments: argparse.Namespace) -> int:
+    """Look after a store, and print what was done."""
+    done = read_store(arguments.store).upkeep(arguments.keep, arguments.grace)
+    if arguments.json:
+        print(json.dumps(done._asdict()))
+    else:
+        print(
+            f"{done.forgotten} snapshots forgotten, {done.merged} files merged, {done.removed} names removed"
+        )
+    return 0
