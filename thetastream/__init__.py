@@ -26,6 +26,7 @@ from thetastream.spark.event_time import by_arrival
 from thetastream.spark.observe.export import export_metrics
 from thetastream.spark.observe.metrics import metrics
 from thetastream.spark.session.configure import configure, local_session
+from thetastream.spark.sinks.changes import apply_changes
 from thetastream.spark.tables.table import Table
 from thetastream.spark.tables.versions import stage, versions
 from thetastream.statements import aggregate, insert, sql
@@ -57,6 +58,7 @@ __all__ = [
     "ThetastreamError",
     "TwoPhaseScaling",
     "aggregate",
+    "apply_changes",
     "by_arrival",
     "changes",
     "checkpoints",

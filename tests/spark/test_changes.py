@@ -186,3 +186,41 @@ def test_the_columns_that_say_what_happened(spark: SparkSession) -> None:
     wrong = spark.createDataFrame([(1, 2)], "id INT, w INT")
     with pytest.raises(Exception, match=r"CHANGES_VALUE.*1 or -1, not 2"):
         th.changes(wrong, sign="w").collect()
+
+
+def test_changes_are_applied_to_a_delta_table(
+    spark: SparkSession, tmp_path: Path, only_epochs_with_rows: None
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    orders, table, checkpoint = Feed(spark, tmp_path / "o"), str(tmp_path / "table"), tmp_path / "checkpoint"
+
+    def run() -> list[tuple[int, int, int]]:
+        changed = th.changes(orders.open(), sign="w").withWatermark("ts", "1 hour")
+        pairs = th.join({"a": changed, "b": changed}, on="a.id < b.id AND a.price = b.price", within="1 hour")
+        rows = pairs.selectExpr("a.id AS a_id", "b.id AS b_id", "a.price", "b.ts", "_change_type")
+        writer = rows.writeStream.foreachBatch(th.apply_changes(table, key=["a_id", "b_id"]))
+        writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        writer.start().awaitTermination()
+        found = deltalake.DeltaTable(table).to_pyarrow_table().to_pylist()
+        return sorted((row["a_id"], row["b_id"], row["price"]) for row in found)
+
+    orders.add((1, 10, 5), (2, 11, 5), (3, 12, 5))
+    assert run() == [(1, 2, 5), (1, 3, 5), (2, 3, 5)]
+    # All three rows change in one epoch, so each pair is deleted and inserted, and some more than once.
+    orders.add((1, 10, 6), (2, 11, 6), (3, 12, 7), deleted=((1, 10, 5), (2, 11, 5), (3, 12, 5)))
+    assert run() == [(1, 2, 6)]
+    version = deltalake.DeltaTable(table).version()
+    forget_commit(checkpoint, 1)
+    assert run() == [(1, 2, 6)]
+    assert deltalake.DeltaTable(table).version() == version
+
+
+def test_what_a_delta_table_cannot_take(spark: SparkSession, tmp_path: Path) -> None:
+    for table, key in (("", "id"), (3, "id"), ("t", ""), ("t", []), ("t", [3])):
+        with pytest.raises(th.QueryError, match="BAD_VALUE"):
+            th.apply_changes(table, key)  # type: ignore[arg-type]
+    rows = spark.createDataFrame([(1, "insert")], "id INT, _change_type STRING")
+    with pytest.raises(th.QueryError, match="CHANGES_DROPPED"):
+        th.apply_changes(str(tmp_path / "t"), "id", query="q")(rows.drop("_change_type"), 0)
+    with pytest.raises(th.QueryError, match="STORE_COLUMN"):
+        th.apply_changes(str(tmp_path / "t"), "x", query="q")(rows, 0)

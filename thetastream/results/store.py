@@ -435,14 +435,23 @@ def add_up(changes: pa.Table) -> pa.Table:
     >>> add_up(pa.table({"id": [1, 2, 1], "_change_type": kinds})).to_pydict()
     {'id': [2]}
     """
+    left = cancel_changes(changes)
+    return left.filter(pc.equal(left[CHANGE_TYPE], INSERT)).drop_columns([CHANGE_TYPE])
+
+
+def cancel_changes(changes: pa.Table) -> pa.Table:
+    """Return the changes that are left when each delete has cancelled an insert of an equal row.
+
+    >>> kinds = ["insert", "delete", "delete"]
+    >>> cancel_changes(pa.table({"id": [1, 1, 2], "_change_type": kinds})).to_pylist()
+    [{'id': 2, '_change_type': 'delete'}]
+    """
     is_insert = pc.equal(changes[CHANGE_TYPE], INSERT).to_numpy()
-    rows = changes.drop_columns([CHANGE_TYPE]).combine_chunks()
-    batch = rows.to_batches()[0] if len(rows) else None
-    if batch is None or is_insert.all():
-        return rows
-    left = find_net(batch.columns, np.where(is_insert, 1, -1).astype(np.int8))
-    kept = np.flatnonzero(is_insert) if left is None else left[is_insert[left]]
-    return rows.take(kept)
+    if not is_insert.any() or is_insert.all():
+        return changes
+    (rows,) = changes.drop_columns([CHANGE_TYPE]).combine_chunks().to_batches()
+    left = find_net(rows.columns, np.where(is_insert, 1, -1).astype(np.int8))
+    return changes if left is None else changes.take(left)
 
 
 def load(rows: Any, store: Store) -> pa.Table:

@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from thetastream.results.writer import PARTITIONS
 from thetastream.runtime.task_facts import UNKNOWN, TaskFacts
 
-_EPOCH, _QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
+_EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
 _RUN = "spark.jobGroup.id"
 """Spark names the jobs of a query by the identifier of its run."""
 _RESTORED_PARTITIONS = "spark.sql.streaming.internal.stateStore.partitions"
@@ -27,7 +27,7 @@ def read_task() -> TaskFacts:
     epoch = read(_EPOCH)
     partitions = read(_RESTORED_PARTITIONS) or read(PARTITIONS)
     return TaskFacts(
-        read(_QUERY) or UNKNOWN,
+        read(QUERY) or UNKNOWN,
         None if epoch is None else int(epoch),
         context.partitionId(),
         int(partitions) if partitions else None,

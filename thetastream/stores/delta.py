@@ -11,10 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from thetastream.core.columns import CHANGE_TYPE, DELETE, INSERT
 from thetastream.core.errors import QueryError, StoreError, ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets
 from thetastream.results.backend import make_unreachable
@@ -237,3 +240,97 @@ def _import() -> Any:
         what = f"a Delta store needs deltalake, and {error.name} is missing: {INSTALL}"
         raise QueryError("MISSING_PACKAGE", what) from error
     return deltalake
+
+
+def apply_changes_to(path: str, description: Description, changes: pa.Table, query: str, epoch: int) -> bool:
+    """Apply the changes of an epoch to a Delta table, in one commit.
+
+    The commit has the epoch as a transaction of Delta, so that an epoch that runs again changes nothing.
+
+    Parameters
+    ----------
+    path : str
+        The folder of the table, which is made if it is not there.
+    description : Description
+        The columns of the table, and the key columns. A row of the table has one value of the key.
+    changes : pyarrow.Table
+        These columns, and ``_change_type``. No insert and delete are equal.
+    query : str
+        The identifier of the query.
+    epoch : int
+
+    Returns
+    -------
+    bool
+        False if the table has this epoch.
+
+    Raises
+    ------
+    StoreError
+        CHANGES_KEY if a key is inserted or deleted twice, or is NULL. STORE_SCHEMA, STORE_DAMAGED or
+        STORE_UNREACHABLE.
+    """
+    deltalake, name, transaction = _import(), hide_secrets(path), f"thetastream-{query}"
+    schema, keys = description.schema, description.keys
+    _refuse_columns(schema)
+    source = _choose_rows(name, changes, keys)
+    while True:
+        with _refuse_damage(name):
+            if not deltalake.DeltaTable.is_deltatable(path):
+                deltalake.DeltaTable.create(path, schema=schema, mode="ignore")
+            table = deltalake.DeltaTable(path)
+        there = [field.name for field in table.schema().fields]
+        if sorted(there) != sorted(schema.names):
+            what = f"the Delta table {name} has the columns {', '.join(there)}"
+            raise StoreError("STORE_SCHEMA", f"{what}, and the changes have {', '.join(schema.names)}")
+        applied = table.transaction_version(transaction)
+        if applied is not None and epoch <= applied:
+            return False
+        properties = deltalake.CommitProperties(
+            app_transactions=[deltalake.Transaction(transaction, epoch)], max_commit_retries=0
+        )
+        is_row = " AND ".join(
+            f"(t.{_quote(field.name)} IS NOT DISTINCT FROM s.{_quote(field.name)})"
+            for field in schema
+            if not pa.types.is_nested(field.type)
+        )
+        kind, other = f"s.{_quote(CHANGE_TYPE)}", [_quote(CHANGE_TYPE)]
+        try:
+            with _refuse_damage(name):
+                merger = table.merge(
+                    source,
+                    " AND ".join(f"t.{_quote(key)} = s.{_quote(key)}" for key in keys),
+                    source_alias="s",
+                    target_alias="t",
+                    commit_properties=properties,
+                )
+                merger = merger.when_matched_delete(f"{kind} = '{DELETE}' AND {is_row}")
+                merger = merger.when_matched_update_all(f"{kind} = '{INSERT}'", except_cols=other)
+                merger.when_not_matched_insert_all(f"{kind} = '{INSERT}'", except_cols=other).execute()
+        except deltalake.exceptions.CommitFailedError:
+            continue  # Another writer has changed the table since it was read.
+        return True
+
+
+def _choose_rows(name: str, changes: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return one change for each key: its insert, or its delete if it has no insert."""
+    by_key = changes.group_by([*keys, CHANGE_TYPE]).aggregate([([], "count_all")])
+    doubled = by_key.filter(pc.greater(by_key["count_all"], 1))
+    is_null = [pc.is_null(changes[key]) for key in keys]
+    unknown = changes.filter(reduce(pc.or_, is_null))
+    for found, why in ((doubled, "twice in one epoch"), (unknown, "NULL")):
+        if len(found):
+            values = ", ".join(f"{key} = {found[key][0].as_py()!r}" for key in keys)
+            what = f"each row of the Delta table {name} must have one key, and {values} is {why}"
+            raise StoreError("CHANGES_KEY", f"{what}; name all columns that identify a row as its key")
+    inserts = changes.filter(pc.equal(changes[CHANGE_TYPE], INSERT))
+    deletes = changes.filter(pc.equal(changes[CHANGE_TYPE], DELETE))
+    # Arrow joins no tables with nested columns.
+    places = deletes.select(keys).append_column(CHANGE_TYPE, pa.array(range(len(deletes)), pa.int64()))
+    lone = places.join(inserts.select(keys), list(keys), join_type="left anti")[CHANGE_TYPE]
+    return pa.concat_tables([inserts, deletes.take(lone)])
+
+
+def _quote(name: str) -> str:
+    """Quote a name for deltalake."""
+    return '"' + name.replace('"', '""') + '"'
