@@ -142,6 +142,26 @@ def test_a_job_reads_a_table_that_a_scheduler_stages(here, spark, tmp_path):
     assert "[UNKNOWN_SOURCE] the job has no table 'rate'; did you mean 'rates'?" in errors
 
 
+def test_a_job_follows_its_policy(here, tmp_path):
+    assert here("init", tmp_path / "example")[0] == 0
+    file = tmp_path / "example" / "job.toml"
+    policy = """
+        [model]
+        units = [1, 1]
+        [options]
+        max_units = 24
+        [policy]
+        capacity = "12 kB"
+        every = "1 millisecond"
+        agree = 1
+    """
+    file.write_text(file.read_text().replace("[sink]", policy + "[sink]"))
+    code, _, errors = here("run", file, "--until-caught-up")
+    assert code == 0, errors
+    assert th.control(tmp_path / "example" / "checkpoint").status()["requests"]
+    assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == 30
+
+
 def test_a_job_keeps_its_results_in_a_store_of_any_kind(here, spark, tmp_path, monkeypatch):
     # A kind from outside the package. Workers get its class by value, as from a notebook.
     monkeypatch.setitem(REGISTRY, "sqlite", sqlite_store.SqliteStore)

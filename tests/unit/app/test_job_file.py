@@ -14,6 +14,7 @@ from thetastream.core.shed import Shed
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import Chain
 from thetastream.results.snapshots import Snapshots
+from thetastream.runtime.control.policies import TwoPhaseScaling
 from thetastream.statements.sink_store import SinkStore
 from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
 
@@ -51,9 +52,21 @@ def test_a_job_may_have_options_and_statistics(tmp_path):
     assert job.options["statistics"] == Statistics(tuples_per_second=(1000, 20))
 
 
+def test_a_job_may_have_a_policy(tmp_path):
+    tables = {"options": {"max_units": 8}, "policy": {"capacity": "1 GB", "agree": 2}}
+    assert parse_job(GOOD | tables, tmp_path).policy == TwoPhaseScaling(capacity="1 GB", agree=2)
+    tables["policy"] = {"name": "two-phase-scaling"}
+    assert parse_job(GOOD | tables, tmp_path).policy == TwoPhaseScaling()
+    assert parse_job(GOOD, tmp_path).policy is None
+
+
 @pytest.mark.parametrize(
     ("tables", "expected"),
     [
+        ({"policy": {"agree": 2}}, r"POLICY.*\[options\] must have max_units"),
+        ({"policy": {"high": 0.1}, "options": {"max_units": 8}}, "POLICY.*low < target < high"),
+        ({"policy": {"name": "2ps"}, "options": {"max_units": 8}}, "BAD_VALUE.*'2ps'.*two-phase-scaling"),
+        ({"policy": {"hihg": 1}, "options": {"max_units": 8}}, "UNKNOWN_KEY.*did you mean 'high'"),
         ({"options": {"lat": "late"}}, "UNKNOWN_KEY.*did you mean 'late'"),
         ({"options": {"max_units": 0}}, "MAX_UNITS.*from 1 to 4096"),
         ({"options": {"order": "outer"}}, "UNKNOWN_KEY.*'order'"),

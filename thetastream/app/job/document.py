@@ -1,7 +1,8 @@
 """Reads ``job.toml``, and lists all errors of the file at once, without Spark.
 
 sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"
-[sources.NAME]  [tables.NAME]  [sink]  [sinks.NAME]  [model]  [shed]  [statistics]  [options]  [spark]
+[sources.NAME]  [tables.NAME]  [sink]  [sinks.NAME]
+[model]  [policy]  [shed]  [statistics]  [options]  [spark]
 
 It also checks the statements of a job against its sources and sinks.
 """
@@ -27,6 +28,7 @@ from thetastream.app.job.spec import (
     find_span_problem,
     get_table,
     parse_model,
+    parse_policy,
     parse_sink,
     read_option_tables,
     resolve,
@@ -52,6 +54,7 @@ _KEYS = {
     "sink": dict,
     "sinks": dict,
     "model": dict,
+    "policy": dict,
     "shed": dict,
     "statistics": dict,
     "options": dict,
@@ -155,6 +158,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     check_scalars(get_table(found, "spark"), "spark", document.get_problems("spark"))
     model = parse_model(get_table(found, "model"), document.get_problems("model"))
     options = read_option_tables(found, document.get_problems)
+    policy = parse_policy(get_table(found, "policy"), options, document.get_problems("policy"))
     # 2. The statements, against the sources and sinks.
     text = found.get("sql")
     if isinstance(text, str):
@@ -175,6 +179,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             options=options,
             tables=document.tables,
             spark=dict(get_table(found, "spark")),
+            policy=policy,
         )
     return document
 

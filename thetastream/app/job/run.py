@@ -28,8 +28,10 @@ from thetastream.core.errors import QueryError, ThetastreamError, list_problems,
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
+from thetastream.joins.handle import Follower
 from thetastream.lowering.domains import quote
 from thetastream.runtime.checkpoint_files import update_paths
+from thetastream.runtime.control.policies import Policy
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sinks.file_sink_log import finish_epoch
@@ -215,6 +217,8 @@ def run(
             if job.sink.path is not None:
                 finish_epoch(results, job.checkpoint, job.sink.path)
         query = _start(results, job, until_caught_up)
+        if job.policy is not None:
+            say = _follow_after_first(say, query, job.policy)
         dead_letters = DeadLetters()
         try:
             dead_letters.start(spark, job, until_caught_up)
@@ -226,6 +230,19 @@ def run(
         finally:
             query.stop()
             dead_letters.stop()
+
+
+def _follow_after_first(say: EpochListener, query: StreamingQuery, policy: Policy) -> EpochListener:
+    """Follow a policy from the first epoch on, which says where the control folder is."""
+    follower: Follower | None = None
+
+    def report(epoch: dict[str, Any]) -> None:
+        nonlocal follower
+        say(epoch)
+        if follower is None and query.isActive:
+            follower = th.control(query).follow(policy)
+
+    return report
 
 
 def _start(results: DataFrame, job: Job, until_caught_up: bool) -> StreamingQuery:

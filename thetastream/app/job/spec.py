@@ -27,6 +27,8 @@ from thetastream.core.spans import parse_duration
 from thetastream.families.options import StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
+from thetastream.runtime.control.policies import REGISTRY as POLICIES
+from thetastream.runtime.control.policies import Policy
 from thetastream.spark.tables.table import Table
 from thetastream.statements.insert import FILE_SINKS, MODES
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
@@ -101,6 +103,8 @@ class Job:
     tables: Mapping[str, Table] = field(default_factory=dict)
     """The tables that join with the sources, by name."""
     spark: dict[str, Any] = field(default_factory=dict)
+    policy: Policy | None = None
+    """The policy that changes the units while the job runs."""
 
 
 def is_local(path: str) -> bool:
@@ -196,18 +200,40 @@ def read_option_tables(
         except ThetastreamError as problem:
             problems.append(problem)
     for name, kind, needed in (("shed", Shed, ("threshold", "capacity")), ("statistics", Statistics, ())):
-        value = _build(kind, get_table(found, name), f"[{name}]", needed, get_problems(name))
+        table = get_table(found, name)
+        value = _build(kind, table, f"[{name}]", needed, get_problems(name)) if table else None
         if value is not None:
             given[name] = value
     return given
 
 
-def _build(
-    kind: type, table: Mapping[str, Any], where: str, needed: Sequence[str], problems: list[ThetastreamError]
-) -> Any:
-    """Build a value from a table with its parameters; return None without a table, or if it has errors."""
-    if not table:
+def parse_policy(
+    table: Mapping[str, Any], options: Mapping[str, Any], problems: list[ThetastreamError]
+) -> Policy | None:
+    """Read [policy], and add its errors to ``problems``; return None without a policy."""
+    name = table.get("name", "two-phase-scaling")
+    if not isinstance(name, str) or name not in POLICIES:
+        known = ", ".join(POLICIES)
+        problems.append(QueryError("BAD_VALUE", f"the name of the policy ({name!r}) must be one of {known}"))
         return None
+    settings = {key: value for key, value in table.items() if key != "name"}
+    policy: Policy | None = None
+    if table:
+        policy = _build(POLICIES[name], settings, "[policy]", (), problems)
+    if policy is not None and options.get("max_units") is None:
+        what = "[policy] changes the units of the join, so [options] must have max_units"
+        problems.append(QueryError("POLICY", what))
+    return policy
+
+
+def _build(
+    kind: Callable[..., Any],
+    table: Mapping[str, Any],
+    where: str,
+    needed: Sequence[str],
+    problems: list[ThetastreamError],
+) -> Any:
+    """Build a value from a table with its parameters; return None if the table has errors."""
     before = len(problems)
     check_keys(table, dict.fromkeys(signature(kind).parameters, object), where, problems)
     problems += [
