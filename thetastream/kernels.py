@@ -9,6 +9,8 @@
                     compute the similarity of vectors as Spark 4.3 does: sums in double precision, of eight
                     products at a time, and a result in single precision
     select          finds the pairs of a tile of products that satisfy a linear form
+    push_best, select_best
+                    find the pairs of a tile whose scores may be among the k greatest of a row
 
 Every index shape is a case of ``walk``: scan has one bucket and no suffix, sorted has one bucket with a
 suffix, hash has a bucket per key, hash_sorted has a bucket per key with a suffix, grid has equal-depth cells
@@ -451,3 +453,87 @@ def select(
         column = 0
     cursor[0] = len(tile)
     return n
+
+
+@jit
+def push_best(
+    tile: Singles,
+    scale: Singles,
+    low: Singles,
+    slack: Singles,
+    best: Singles,
+    lows: Int64s,
+    highs: Int64s,
+    keys: Int64s,
+    rows_probe: bool,
+) -> None:
+    """Keep the greatest lower bounds of scores of each row of a tile in its heap ``best[row]``.
+
+    The lower bound of (r, c) is tile[r, c] * scale[c] + low[c] - slack[r]. It counts if the pair is inside,
+    as ``is_inside`` defines it. The root of a heap is its least number.
+    """
+    k = best.shape[1]
+    for r in range(len(tile)):
+        for c in range(tile.shape[1]):
+            score = tile[r, c] * scale[c] + low[c] - slack[r]
+            if score <= best[r, 0] or not is_inside(lows, highs, keys, rows_probe, r, c):
+                continue
+            at, child = 0, 1
+            while child < k:
+                if child + 1 < k and best[r, child + 1] < best[r, child]:
+                    child += 1
+                if best[r, child] >= score:
+                    break
+                best[r, at] = best[r, child]
+                at, child = child, 2 * child + 1
+            best[r, at] = score
+
+
+@jit
+def select_best(
+    tile: Singles,
+    scale: Singles,
+    high: Singles,
+    slack: Singles,
+    best: Singles,
+    lows: Int64s,
+    highs: Int64s,
+    keys: Int64s,
+    rows_probe: bool,
+    cursor: Int64s,
+    out_row: Int64s,
+    out_column: Int64s,
+) -> int:
+    """Write the places (r, c) that are inside and whose upper bound, tile[r, c] * scale[c] + high[c] +
+    slack[r], is not below the root of the heap ``best[r]``; return their number.
+
+    ``cursor`` and the buffers are those of ``select``.
+    """
+    n = 0
+    column = cursor[1]
+    for r in range(cursor[0], len(tile)):
+        for c in range(column, tile.shape[1]):
+            score = tile[r, c] * scale[c] + high[c] + slack[r]
+            if score >= best[r, 0] and is_inside(lows, highs, keys, rows_probe, r, c):
+                if n == len(out_row):
+                    cursor[0], cursor[1] = r, c
+                    return n
+                out_row[n] = r
+                out_column[n] = c
+                n += 1
+        column = 0
+    cursor[0] = len(tile)
+    return n
+
+
+@jit
+def is_inside(lows: Int64s, highs: Int64s, keys: Int64s, rows_probe: bool, r: int, c: int) -> bool:
+    """Whether the keys of the stored tuple lie in the intervals of the probe. Rows or columns of the tile are
+    probes."""
+    p, s = (r, c) if rows_probe else (c, r)
+    inside = True
+    for j in range(keys.shape[1]):
+        if keys[s, j] < lows[p, j] or keys[s, j] > highs[p, j]:
+            inside = False
+            break
+    return inside

@@ -21,10 +21,14 @@ from thetastream.core.condition import (
     Domain,
     Equality,
     Key,
+    MeasuredPair,
     PythonPredicate,
+    RankedPair,
     SideSpec,
 )
+from thetastream.core.how import INNER, MeasuredRanking, find_nearest
 from thetastream.core.keys import scramble
+from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
 from thetastream.core.spans import Rows as CountWindow
 from thetastream.engine.counters import Counters
@@ -33,12 +37,15 @@ from thetastream.engine.handshake.instructions import AckBlk, Group, HandshakeMe
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.inbox import Inbox, Message
+from thetastream.engine.lookup import Lookup, TableRuns
 from thetastream.engine.moved_tuples import is_moved
 from thetastream.engine.multiway.equal_decisions import is_decision
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.multiway.partial_results import PartialResults
 from thetastream.engine.order import Order, sort_results
+from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run as SortedRun
+from thetastream.engine.store.run import build
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -48,6 +55,7 @@ from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import IndexSpec
 from thetastream.index.base import CANDIDATE_S, INSERT_S
+from thetastream.index.measures import REGISTRY as MEASURES
 from thetastream.lowering.lower import choose_index
 from thetastream.models.base import AUTO, Model
 from thetastream.runtime.choice import FittedSpec

@@ -181,6 +181,98 @@ def test_nearest_among_similar_rows(spark: SparkSession) -> None:
     assert found == Counter((mine, theirs) for mine, theirs, distance in pairs if distance == least[mine])
 
 
+RANKINGS = [
+    ("true", "vector_cosine_similarity(a.v, b.v)", "similarity"),
+    ("a.k = b.k", "vector_l2_distance(b.v, a.v)", "distance"),
+    ("a.x < b.x", "vector_inner_product(transform(a.v, e -> e * 2F), b.v)", "similarity"),
+    (f"a.k = b.k AND {NEAR}", "vector_cosine_similarity(a.v, b.v) DESC", "distance"),
+]
+
+
+def rank_pairs(a: DataFrame, b: DataFrame, on: str, by: str, is_greatest: bool, k: int) -> Counter[Any]:
+    """Rank the values that Spark computes: NaN comes last, and then NULL."""
+    pairs = a.alias("a").join(b.alias("b"), F.expr(on)).select("a.id", F.col("b.id"), F.expr(by)).collect()
+    ranked: dict[int, list[tuple[int, float, int]]] = {}
+    for mine, theirs, value in pairs:
+        place = 2 if value is None else int(value != value)
+        number = 0.0 if place else -value if is_greatest else value
+        ranked.setdefault(mine, []).append((place, number, theirs))
+    found: Counter[Any] = Counter()
+    for mine, partners in ranked.items():
+        worst = sorted(partners)[: k + 1][min(k, len(partners)) - 1][:2]
+        found.update((mine, theirs) for *rank, theirs in partners if tuple(rank) <= worst)
+    return found
+
+
+def test_the_nearest_by_a_measure(spark: SparkSession, tmp_path: Path) -> None:
+    a, b = (draw_frame(spark, seed, 90).localCheckpoint() for seed in (16, 17))
+    s = replay(a, [range(60), range(60, 90)], tmp_path)
+    joins: dict[str, list[DataFrame]] = {"batch": [], "table": []}
+    wanted: Counter[Any] = Counter()
+    for n, (on, by, direction) in enumerate(RANKINGS):
+        how = th.Nearest(3, by=by, direction=direction)
+        for kind, left in (("batch", a), ("table", s)):
+            joined = th.join({"a": left, "b": b}, on=on, how=how)
+            joins[kind].append(joined.select(F.lit(n), "a.id", F.col("b.id")))
+        is_greatest = direction == "similarity" or by.endswith("DESC")
+        pairs = rank_pairs(a, b, on, by.removesuffix(" DESC"), is_greatest, 3)
+        wanted.update({(n, *pair): count for pair, count in pairs.items()})
+    assert Counter(map(tuple, reduce(DataFrame.union, joins["batch"]).collect())) == wanted
+    assert outcome(reduce(DataFrame.union, joins["table"]), ["*"], tmp_path).rows == wanted
+    assert {n for n, *_ in wanted} == {*range(len(RANKINGS))}
+
+
+@pytest.mark.parametrize("residual", ["", pytest.param(" AND a.id <> b.id", marks=pytest.mark.slow)])
+def test_the_nearest_of_a_stream_in_a_statement(spark: SparkSession, tmp_path: Path, residual: str) -> None:
+    """Behind the units, Spark evaluates the residual, and second units decide."""
+    a, b = (draw_frame(spark, seed, 60) for seed in (18, 19))
+    given = {
+        alias: replay(frame, [range(30), range(30, 60)], tmp_path).withWatermark("ts", "0 seconds")
+        for alias, frame in (("a", a), ("b", b))
+    }
+    by, on = "vector_inner_product(a.v, b.v)", f"a.k = b.k{residual}"
+    text = (
+        f"SELECT ONLINE a.id, b.id AS bid FROM a JOIN b NEAREST 2 BY SIMILARITY {by} ON {on} WITHIN 9 seconds"
+    )
+    found = outcome(th.sql(spark, text, given), ["*"], tmp_path).rows
+    window = "abs(unix_seconds(a.ts) - unix_seconds(b.ts)) <= 9"
+    wanted = rank_pairs(a, b, f"{on} AND {window}", by, True, 2)
+    # The watermark decides all but the last tuples.
+    assert found <= wanted
+    assert {a for a, _ in found} >= {a for a, _ in wanted if a < 45}
+
+
+def test_the_nearest_are_those_of_sparks_own_join(spark: SparkSession) -> None:
+    a, b = (draw_frame(spark, seed, 120, is_odd=False) for seed in (20, 21))
+    # Without equal vectors, there are no ties.
+    a, b = (frame.where("v[0] <> 0").dropDuplicates(["v"]).localCheckpoint() for frame in (a, b))
+    for by, direction in (("vector_cosine_similarity", "similarity"), ("vector_l2_distance", "distance")):
+        own = a.nearestByJoin(b, F.call_function(by, a.v, b.v), 4, "exact", direction).select(a.id, b.id)
+        how = th.Nearest(4, by=f"{by}(a.v, b.v)", direction=direction)
+        joined = th.join({"a": a, "b": b}, on="true", how=how).select("a.id", F.col("b.id"))
+        assert Counter(map(tuple, joined.collect())) == Counter(map(tuple, own.collect()))
+
+
+def test_rankings_that_are_refused(spark: SparkSession) -> None:
+    a = draw_frame(spark, 22, 3)
+    d = a.withColumn("v", F.expr("CAST(v AS ARRAY<DOUBLE>)"))
+    cosine = "vector_cosine_similarity(a.v, b.v)"
+    for by, other, direction, what in (
+        (
+            cosine,
+            d,
+            "similarity",
+            "takes two values of type ARRAY<FLOAT>, not ARRAY<FLOAT> and ARRAY<DOUBLE>",
+        ),
+        (f"{cosine} DESC", a, "similarity", "leave out what stands behind"),
+        (f"{cosine} NULLS FIRST", a, "distance", "NULL is the last of the values of a measure"),
+    ):
+        with pytest.raises(th.QueryError, match=rf"\[NEAREST\].*{what}"):
+            th.plan({"a": a, "b": other}, on="true", how=th.Nearest(1, by=by, direction=direction))
+    with pytest.raises(th.QueryError, match=r"direction of th\.Nearest must be 'distance'"):
+        th.Nearest(1, by=cosine, direction="near")
+
+
 def test_tasks_that_measure_expressions(spark: SparkSession) -> None:
     a, b = (draw_frame(spark, seed, 60) for seed in (9, 10))
     on = {"near": NEAR, "twice": "vector_inner_product(transform(a.v, e -> e * 2F), b.v) >= 9 AND a.k = b.k"}

@@ -48,22 +48,27 @@ def holds(condition: Condition, left: Row, right: Row) -> bool:
 
 def _is_within(limit: MeasureLimit, left: Sequence[float] | None, right: Sequence[float] | None) -> bool:
     """Whether a measure of two vectors of small integers is within its limit."""
+    value = measure(limit.measure.name, left, right)
+    return value is not None and bool(COMPARE[limit.op](value, limit.value))
+
+
+def measure(name: str, left: Sequence[float] | None, right: Sequence[float] | None) -> float | None:
+    """Compute a measure of two vectors of small integers in single precision."""
     if left is None or right is None:
-        return False
+        return None
     product, *squares = (
         sum(map(math.prod, zip(x, y, strict=True))) for x, y in ((left, right), (left, left), (right, right))
     )
     length = math.sqrt(math.prod(squares))
-    if limit.measure.name == "vector_l2_distance":
+    if name == "vector_l2_distance":
         value = math.dist(left, right)
-    elif limit.measure.name == "vector_inner_product":
+    elif name == "vector_inner_product":
         value = product
     elif length == 0:
-        return False
+        return None
     else:
         value = product / length
-    single = struct.unpack("f", struct.pack("f", value))[0]
-    return bool(COMPARE[limit.op](single, limit.value))
+    return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
 def _inside(condition: Condition, dimension: Dimension, value: Callable[[Side, int], Any]) -> bool:

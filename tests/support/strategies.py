@@ -64,7 +64,9 @@ class Case:
         spec = self.condition.sides[side]
         fields: list[pa.Field[Any]] = [pa.field("id", pa.int64()), pa.field("t", pa.int64())]
         fields += [pa.field(key.column, TYPES[key.domain]) for key in spec.keys]
-        fields += [pa.field(pair.columns[side], pa.list_(pa.float32())) for pair in self.condition.measured]
+        vectors = [pair.columns[side] for pair in self.condition.measured]
+        vectors += [] if self.condition.ranked is None else [self.condition.ranked.columns[side]]
+        fields += [pa.field(name, pa.list_(pa.float32())) for name in dict.fromkeys(vectors)]
         batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
         for name, column in (more or {}).items():
             batch = batch.append_column(name, column)

@@ -120,7 +120,8 @@ def _read_join(
     if kind in AS_OF and source.using and len(before) == 1:
         time = source.using[-1].text
         later, earlier = f"{before[0].alias}.{time}", f"{source.alias}.{time}"
-        how = AsOf(1, f"({later}) - ({earlier})", AS_OF[kind], f"{later} >= {earlier}")
+        by, written = f"({later}) - ({earlier})", f"{later} >= {earlier}"
+        how = AsOf(1, by, AS_OF[kind], written=written)
         return replace(source, how=how, ends_with_time=True)
     if kind in AS_OF and source.on is not None:
         return replace(source, how=read_as_of(text, separator, kind, source.on, aliases))

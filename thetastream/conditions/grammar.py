@@ -10,7 +10,7 @@
     sources   = source { "," source | [kind] JOIN source [nearest | match] [ON condition | using] }
     using     = USING "(" columns ")"
     kind      = INNER | CROSS | (LEFT | RIGHT | FULL) [OUTER] | [LEFT] (SEMI | ANTI) | ASOF [LEFT | INNER]
-    nearest   = [EXACT | APPROX] NEAREST [number] BY DISTANCE expression
+    nearest   = [EXACT | APPROX] NEAREST [number] BY (DISTANCE | SIMILARITY) expression
     match     = MATCH_CONDITION "(" inequality ")" | FOR SYSTEM_TIME AS OF time
     source    = (name | [LATERAL] "(" select ")") [[AS] alias]
     window    = span | alias span { "," alias span }

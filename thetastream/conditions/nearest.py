@@ -1,6 +1,7 @@
 """Reads joins that find the nearest partners of each row, as ``how=th.Nearest(k, by=e)``, and LATERAL.
 
     r [LEFT] JOIN s [EXACT] NEAREST [k] BY DISTANCE e ON c     Nearest(k, by=e)
+    r [LEFT] JOIN s [EXACT] NEAREST [k] BY SIMILARITY e ON c   Nearest(k, by=e, direction="similarity")
     r ASOF [LEFT] JOIN s ON c AND r.t >= s.t                   Nearest(1, by="r.t - s.t")
     r ASOF [LEFT] JOIN s USING (k, t)                          ... ON r.k = s.k AND r.t >= s.t
     r ASOF JOIN s MATCH_CONDITION (r.t >= s.t) ON c            Nearest(1, by="r.t - s.t", keep_unmatched=True)
@@ -8,8 +9,8 @@
     r JOIN LATERAL (SELECT * FROM s WHERE c ORDER BY e LIMIT k) AS q ON d
                                                                ... s AS q NEAREST k BY DISTANCE e ON c AND d
 
-The first form is Spark's own, with an ON that Spark itself does not have. The second and the third form are
-DuckDB's, and the fourth is Snowflake's, which keeps rows without partners. With LEFT, a row without partners
+The first two forms are Spark's own, with an ON that Spark itself does not have. The next two are DuckDB's,
+and the fifth is Snowflake's, which keeps rows without partners. With LEFT, a row without partners
 is a result. LATERAL is a join of the nearest rows of a source, or of all that satisfy a condition.
 """
 
@@ -22,7 +23,7 @@ from thetastream.conditions.phrases import Comparison, split_comparisons, split_
 from thetastream.conditions.statement import Select, Source, Subquery
 from thetastream.conditions.tokens import Phrase, Token, make_error_at, tokenize
 from thetastream.core.errors import QueryError
-from thetastream.core.how import AsOf, Nearest
+from thetastream.core.how import DISTANCE, SIMILARITY, AsOf, Nearest
 
 AS_OF = {"asof": False, "asof left": True, "asof inner": False}
 """Kinds of as-of joins, and whether a row without partners is a result."""
@@ -48,7 +49,7 @@ def cut_ranking(phrase: Phrase) -> tuple[Phrase, Phrase]:
 
 
 def read_nearest(text: str, kind: str, ranking: Phrase) -> Nearest:
-    """Read ``NEAREST [k] BY DISTANCE expression`` behind a join of this kind."""
+    """Read ``NEAREST [k] BY DISTANCE expression``, or BY SIMILARITY, behind a join of this kind."""
     start = ranking.tokens[0].start
     if kind not in _KEEPS_UNMATCHED:
         what = f"NEAREST belongs to JOIN or LEFT JOIN, not to a {kind.upper()} JOIN"
@@ -56,16 +57,14 @@ def read_nearest(text: str, kind: str, ranking: Phrase) -> Nearest:
     has_number = ranking.tokens[1].kind == "NUMBER"
     by = ranking.slice(2 if has_number else 1)
     words = [token.keyword for token in by.tokens[:2]]
-    if words == ["BY", "SIMILARITY"]:
-        what = "NEAREST ranks by DISTANCE, the smallest value first; negate the expression"
-        raise make_error_at(text, by.tokens[1].start, what, "UNSUPPORTED_SQL")
-    if words != ["BY", "DISTANCE"] or len(by.tokens) < 3:
-        raise make_error_at(text, start, f"BY DISTANCE must follow NEAREST; {_FORM}")
+    direction = words[-1].lower()
+    if words[0] != "BY" or direction not in (DISTANCE, SIMILARITY) or len(by.tokens) < 3:
+        raise make_error_at(text, start, f"BY DISTANCE or BY SIMILARITY must follow NEAREST; {_FORM}")
     k = ranking.tokens[1].text if has_number else "1"
     if not k.isdecimal():
         raise make_error_at(text, ranking.tokens[1].start, f"NEAREST needs a whole number, not {k}")
     try:
-        return Nearest(int(k), by.slice(2).text, _KEEPS_UNMATCHED[kind])
+        return Nearest(int(k), by.slice(2).text, _KEEPS_UNMATCHED[kind], direction)
     except QueryError as problem:
         raise make_error_at(text, ranking.tokens[1].start, problem.message, problem.condition) from None
 
@@ -110,7 +109,8 @@ def read_as_of(
     f, g = comparison.f, comparison.g
     later, earlier = (f, g) if comparison.op in (">", ">=") else (g, f)
     keeps_unmatched = AS_OF[kind] or (match is not None and kind == "asof")
-    return AsOf(1, f"({later.text}) - ({earlier.text})", keeps_unmatched, conjunct.text)
+    by = f"({later.text}) - ({earlier.text})"
+    return AsOf(1, by, keeps_unmatched, written=conjunct.text)
 
 
 def _write_match(

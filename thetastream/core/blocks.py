@@ -150,15 +150,15 @@ class RowFacts:
     """
 
     def __init__(self, batch: pa.RecordBatch, widest: int | None = None) -> None:
-        self._batch = batch
+        self.batch = batch
         self._widest = widest
         self._derived: dict[tuple[PairMeasure, str], Derived] = {}
 
     @property
     def mean(self) -> float:
         """The mean over all rows."""
-        nbytes = int(self._batch.nbytes)
-        return nbytes / max(1, int(self._batch.num_rows))
+        nbytes = int(self.batch.nbytes)
+        return nbytes / max(1, int(self.batch.num_rows))
 
     @cached_property
     def widest(self) -> int:
@@ -170,8 +170,8 @@ class RowFacts:
     @cached_property
     def each(self) -> Int64s:
         """The bytes of each row."""
-        total = np.zeros(self._batch.num_rows, dtype=np.int64)
-        for column in self._batch.columns:
+        total = np.zeros(self.batch.num_rows, dtype=np.int64)
+        for column in self.batch.columns:
             total += measure_values(column)
         return total
 
@@ -183,7 +183,7 @@ class RowFacts:
     def derive(self, measure: PairMeasure, column: str) -> Derived:
         """Return what ``PairMeasure.derive`` computes from a column."""
         if (measure, column) not in self._derived:
-            self._derived[measure, column] = measure.derive(self._batch.column(column))
+            self._derived[measure, column] = measure.derive(self.batch.column(column))
         return self._derived[measure, column]
 
 

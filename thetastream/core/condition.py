@@ -17,8 +17,8 @@ abs(f - g) <= c over floating-point values, whose difference Spark rounds
 f OP g          over texts, and over decimals of more than 18 digits; <=> takes NULL for a value
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.columns import SIGN
-from thetastream.core.measure import MeasureLimit
+from thetastream.core.measure import MeasureLimit, PairMeasure
 from thetastream.core.sides import Side
 
 TIME = -1
@@ -164,6 +164,22 @@ class MeasuredPair:
 
 
 @dataclass(frozen=True)
+class RankedPair:
+    """A measure of a left and a right block column that ranks the partners of left tuples."""
+
+    k: int
+    columns: tuple[str, str]
+    measure: PairMeasure
+    is_descending: bool
+    """Whether the greatest value is the nearest."""
+
+    def rename(self, names: Sequence[Mapping[str, str]]) -> "RankedPair":
+        """Return the same with new names of some columns of each side."""
+        left, right = (new.get(column, column) for column, new in zip(self.columns, names, strict=True))
+        return replace(self, columns=(left, right))
+
+
+@dataclass(frozen=True)
 class SideSpec:
     """The columns and keys of the blocks of one side."""
 
@@ -207,6 +223,9 @@ class Condition:
     hashes only."""
     measured: tuple[MeasuredPair, ...] = ()
     """Measures that an index can use. ``predicates`` decides them."""
+    ranked: RankedPair | None = None
+    """By what an index may leave out partners that are not among the nearest. None if no measure ranks them,
+    or if a predicate or Spark decides who is a partner."""
 
 
 def compute_lifetime_us(window: Dimension | None, side: Side) -> int | None:

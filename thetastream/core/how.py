@@ -5,15 +5,19 @@ known once the watermark is at or after t + W: the event time of the tuple plus 
 partners. From then on the tuple is *decided*.
 
 ``Ranking`` is the expression by which the partners of a tuple are ranked: f, g, f - g or abs(f - g).
+``MeasuredRanking`` ranks them by a measure, for example the similarity of two vectors.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.condition import Domain
+from thetastream.core.columns import RANKED
+from thetastream.core.condition import Domain, RankedPair
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, encode, encode_floats
 from thetastream.core.sides import Side
@@ -21,7 +25,10 @@ from thetastream.core.sides import Side
 _FAR = float(1 << 62)
 
 
-@dataclass(frozen=True)
+DISTANCE, SIMILARITY = "distance", "similarity"
+
+
+@dataclass(frozen=True, repr=False)
 class Nearest:
     """The k nearest partners of each left tuple: those whose rank by an expression is at most k.
 
@@ -32,40 +39,54 @@ class Nearest:
     k : int
         The greatest rank.
     by : str
-        ``abs(f - g)``, ``f - g``, or an expression over one stream, where f and g are Spark SQL expressions
-        over one stream each, as in ``"abs(a.price - b.price)"``. ``ASC`` or ``DESC``, and ``NULLS FIRST`` or
-        ``NULLS LAST``, may stand behind it, as in ``"b.ts DESC"``. Without them, the smallest value is first.
+        ``abs(f - g)``, ``f - g``, a measure such as ``vector_cosine_similarity(f, g)``, or an expression over
+        one stream, where f and g are Spark SQL expressions over one stream each, as in
+        ``"abs(a.price - b.price)"``. ``ASC`` or ``DESC``, and ``NULLS FIRST`` or ``NULLS LAST``, may stand
+        behind it, as in ``"b.ts DESC"``. Without them, the smallest value is first.
     keep_unmatched : bool
         Whether a left tuple without partners is a row, with NULL as its partner.
+    direction : str
+        ``"distance"`` if the smallest value is first, or ``"similarity"`` if the greatest value is first.
 
     Raises
     ------
     QueryError
-        NEAREST if ``k`` is not a positive integer, or ``by`` is not a text.
+        NEAREST if ``k`` is not a positive integer, ``by`` is not a text, or there is no such direction.
 
     Examples
     --------
     >>> Nearest(1, by="a.ts - b.ts")
     Nearest(k=1, by='a.ts - b.ts', keep_unmatched=False)
+    >>> Nearest(3, by="vector_cosine_similarity(a.v, b.v)", direction="similarity")
+    Nearest(k=3, by='vector_cosine_similarity(a.v, b.v)', keep_unmatched=False, direction='similarity')
     """
 
     k: int
     by: str
     keep_unmatched: bool = False
+    direction: str = DISTANCE
 
     @property
     def rule(self) -> str:
         """What the expression must be, for errors."""
         return (
-            f"by={self.by!r} must be abs(f - g), f - g, or an expression over one stream, of numbers or "
-            "times, with ASC or DESC behind it or without, and each column with its alias"
+            f"by={self.by!r} must be abs(f - g), f - g, a measure, or an expression over one stream, of "
+            "numbers or times, with ASC or DESC behind it or without, and each column with its alias"
         )
+
+    def __repr__(self) -> str:
+        # Checkpoints have this text. Those of earlier versions have no direction.
+        more = "" if self.direction == DISTANCE else f", direction={self.direction!r}"
+        return f"Nearest(k={self.k!r}, by={self.by!r}, keep_unmatched={self.keep_unmatched!r}{more})"
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise QueryError("NEAREST", f"th.Nearest needs a positive integer k, not {self.k!r}")
         if not isinstance(self.by, str) or not self.by.strip():
             raise QueryError("NEAREST", f"by of th.Nearest must be a SQL expression, not {self.by!r}")
+        if self.direction not in (DISTANCE, SIMILARITY):
+            what = f"direction of th.Nearest must be {DISTANCE!r} or {SIMILARITY!r}, not {self.direction!r}"
+            raise QueryError("NEAREST", what)
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,9 +104,6 @@ class AsOf(Nearest):
         return (
             f"{self.written!r}, by which the nearest partner is chosen, must compare numbers, dates or times"
         )
-
-    def __repr__(self) -> str:
-        return f"Nearest(k={self.k!r}, by={self.by!r}, keep_unmatched={self.keep_unmatched!r})"
 
 
 @dataclass(frozen=True)
@@ -162,9 +180,64 @@ def find_nearest(nearest: Nearest) -> How:
     return How(repr(nearest), (Side.LEFT,), has_unmatched=nearest.keep_unmatched, nearest=nearest)
 
 
+class PairRanking(Protocol):
+    """How the partners of a tuple are ranked. Picklable."""
+
+    @property
+    def k(self) -> int:
+        """The greatest rank of a result."""
+
+    @property
+    def ordered(self) -> "Ranking | None":
+        """The ranking, if the nearest partners lie side by side in the order of a value."""
+
+    def list_columns(self, side: Side) -> list[str]:
+        """List the block columns that the ranking reads."""
+
+    def rename(self, names: Sequence[Mapping[str, str]]) -> Self:
+        """Return the ranking with new names of some columns of each side."""
+
+    def rank_pairs(
+        self, left: pa.RecordBatch, left_rows: Int64s, right: pa.RecordBatch, right_rows: Int64s
+    ) -> Int64s:
+        """Compute for each pair (left[left_rows[i]], right[right_rows[i]]) a key that orders pairs as Spark
+        orders their values; the least key is the nearest."""
+
+
+@dataclass(frozen=True)
+class MeasuredRanking:
+    """A ranking by a measure. NULL is the last, and NaN comes before it."""
+
+    pair: RankedPair
+
+    @property
+    def k(self) -> int:
+        return self.pair.k
+
+    @property
+    def ordered(self) -> "Ranking | None":
+        return None
+
+    def list_columns(self, side: Side) -> list[str]:
+        return [self.pair.columns[side]]
+
+    def rename(self, names: Sequence[Mapping[str, str]]) -> Self:
+        return replace(self, pair=self.pair.rename(names))
+
+    def rank_pairs(
+        self, left: pa.RecordBatch, left_rows: Int64s, right: pa.RecordBatch, right_rows: Int64s
+    ) -> Int64s:
+        mine, theirs = self.pair.columns
+        found = self.pair.measure.compute(left.column(mine), left_rows, right.column(theirs), right_rows)
+        keys = encode_floats(found.values)
+        if self.pair.is_descending:
+            keys = np.where(np.isnan(found.values), keys, ~keys)
+        return np.where(found.is_null, HIGHEST, keys)
+
+
 @dataclass(frozen=True)
 class Ranking:
-    """How the value of a pair follows from the values ``r`` of its tuples. Picklable."""
+    """How the value of a pair follows from the values ``r`` of its tuples."""
 
     k: int
     domain: Domain
@@ -180,6 +253,28 @@ class Ranking:
     is_descending: bool = False
     """Whether the greatest value is the nearest."""
     has_nulls_first: bool = False
+    has_nan_last: bool = False
+    """Whether NaN is the last also if the greatest value is the nearest."""
+
+    @property
+    def ordered(self) -> "Ranking | None":
+        is_farthest = self.is_abs and self.is_descending
+        is_ordered = self.has_right and self.domain is not Domain.WIDE_DECIMAL and not is_farthest
+        return self if is_ordered else None
+
+    def list_columns(self, side: Side) -> list[str]:
+        return [RANKED] * (self.has_left, self.has_right)[side]
+
+    def rename(self, names: Sequence[Mapping[str, str]]) -> Self:
+        return self
+
+    def rank_pairs(
+        self, left: pa.RecordBatch, left_rows: Int64s, right: pa.RecordBatch, right_rows: Int64s
+    ) -> Int64s:
+        return self.rank_keys(
+            left.column(RANKED).take(left_rows) if self.has_left else None,
+            right.column(RANKED).take(right_rows) if self.has_right else None,
+        )
 
     def rank_keys(self, left: pa.Array | None, right: pa.Array | None) -> Int64s:
         """Compute for each pair a key that orders pairs as Spark orders their values.
@@ -196,6 +291,8 @@ class Ranking:
         combine = {Domain.FLOAT: self._combine_floats, Domain.WIDE_DECIMAL: _measure_wide}
         keys = combine.get(self.domain, self._combine_whole)(values)
         keys = ~keys if self.is_descending else keys
+        if self.has_nan_last and self.domain is Domain.FLOAT:
+            keys = np.where(keys == ~(HIGHEST - 1), HIGHEST - 1, keys)
         return np.where(is_null, LOWEST if self.has_nulls_first else HIGHEST, keys)
 
     def _combine_floats(self, values: list[pa.Array]) -> Int64s:

@@ -6,6 +6,9 @@ constant.
 A measure has two parts. ``propose`` compares many values at once and approximately, and proposes pairs.
 ``compute`` computes the value of a pair exactly as Spark does, and decides. So the answer depends on neither
 the hardware nor the number of values that are compared at once.
+
+The partners of a tuple may also be ranked by a measure. Then ``propose_nearest`` proposes pairs among which
+the k nearest of each tuple are.
 """
 
 import operator
@@ -39,6 +42,40 @@ class Derived(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of memory beside those of the column."""
+
+
+Singles = npt.NDArray[np.float32]
+
+
+class Intervals(NamedTuple):
+    """Which pairs satisfy the rest of a condition: low[p, c] <= keys[s, c] <= high[p, c] for all columns c.
+
+    p is the number of a probe, and s the number of a stored row.
+    """
+
+    low: Int64s
+    high: Int64s
+    keys: Int64s
+
+
+class NearestSearch(NamedTuple):
+    """Tuples that look for their nearest partners, the *seekers*, and the *others*, among which these are."""
+
+    is_descending: bool
+    """Whether the greatest value is the nearest."""
+    seekers: Any
+    """What ``derive`` returned for the column of the seekers."""
+    seeker_rows: Int64s
+    """The row of each seeker in this column."""
+    others: Any
+    other_rows: Int64s
+    best: Singles
+    """For each seeker a heap of the k greatest lower bounds on scores of its partners so far. A measure may
+    define scores, and -inf stands for a missing partner. ``propose_nearest`` updates the heaps."""
+    inside: Intervals
+    """Which pairs are partners."""
+    seekers_probe: bool
+    """Whether the seekers are the probes of ``inside``. Otherwise they are its stored rows."""
 
 
 class PairMeasure(ABC):
@@ -98,6 +135,19 @@ class PairMeasure(ABC):
             Positions in ``places``, and stored rows.
         """
 
+    def propose_nearest(self, search: NearestSearch, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
+        """Propose pairs, among them the k nearest partners of each seeker and all that tie with the last.
+
+        By default, all pairs are proposed.
+
+        Yields
+        ------
+        tuple of int64 arrays
+            Positions in ``search.seeker_rows`` and in ``search.other_rows``. Some of the pairs may be no
+            partners by ``search.inside``.
+        """
+        return pair_all(np.arange(len(search.seeker_rows)), np.arange(len(search.other_rows)), capacity)
+
     def __repr__(self) -> str:
         return f"<measure {self.name}>"
 
@@ -106,6 +156,18 @@ class PairMeasure(ABC):
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+def pair_all(probes: Int64s, stored: Int64s, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield each pair of a probe and a stored row, at most ``capacity`` at a time.
+
+    >>> [(p.tolist(), s.tolist()) for p, s in pair_all(np.array([4]), np.array([7, 8, 9]), 2)]
+    [([4, 4], [7, 8]), ([4], [9])]
+    """
+    n = len(probes) * len(stored)
+    for begin in range(0, n, capacity):
+        at = np.arange(begin, min(begin + capacity, n))
+        yield probes[at // len(stored)], stored[at % len(stored)]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts
 from thetastream.core.columns import PASSES, RANKED
-from thetastream.core.how import How, Ranking, select_nearest
+from thetastream.core.how import How, PairRanking, Ranking, select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.lookup_nearest import RankedRun, can_search
@@ -35,7 +35,7 @@ class Lookup:
     plan: IndexPlan
     """The condition, and how the rows of the table are stored."""
     how: How
-    ranking: Ranking | None = None
+    ranking: PairRanking | None = None
     """How partners are ranked, if only the nearest are results."""
 
     @property
@@ -85,14 +85,16 @@ class Lookup:
         self, probing: pa.RecordBatch, runs: "TableRuns"
     ) -> Iterator[tuple[Int64s, pa.RecordBatch, Int64s]]:
         """Yield what ``_find`` yields, for the nearest partners of each tuple only."""
-        assert self.ranking is not None
-        keys = encode_key_rows(self.side, self.plan.condition, probing)
-        values = probing.column(RANKED) if self.ranking.has_left else None
-        best = _Best(self.ranking.k)
+        ranking = self.ranking
+        assert ranking is not None
+        best = _Best(ranking.k)
         is_hard = np.ones(probing.num_rows, dtype=np.bool_)
-        if can_search(self.ranking, self.plan):
+        ordered = ranking.ordered if can_search(self.plan) else None
+        if ordered is not None:
             # 1. Search in the order of the values.
-            searched = [run.find(keys, values) for run in runs.rank(self.plan, self.ranking)]
+            keys = encode_key_rows(self.side, self.plan.condition, probing)
+            values = probing.column(RANKED) if ordered.has_left else None
+            searched = [run.find(keys, values) for run in runs.rank(self.plan, ordered)]
             is_hard = np.logical_or.reduce([np.zeros_like(is_hard), *(one[3] for one in searched)])
             for number, (found, stored, rank, _) in enumerate(searched):
                 is_kept = ~is_hard[found]
@@ -103,9 +105,7 @@ class Lookup:
             rest = probing.take(pa.array(hard))
             numbers = {id(run.payload): number for number, run in enumerate(runs.runs)}
             for found, partner, stored in self._find(rest, runs):
-                theirs = partner.column(RANKED).take(stored) if self.ranking.has_right else None
-                mine = rest.column(RANKED).take(found) if self.ranking.has_left else None
-                rank = self.ranking.rank_keys(mine, theirs)
+                rank = ranking.rank_pairs(rest, found, partner, stored)
                 best.add(hard[found], stored, rank, numbers[id(partner)])
         for number, run in enumerate(runs.runs):
             found, stored = best.select(number)

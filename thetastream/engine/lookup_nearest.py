@@ -26,11 +26,9 @@ PAIRS_AT_ONCE = 1 << 20
 Mask = npt.NDArray[np.bool_]
 
 
-def can_search(ranking: Ranking, plan: IndexPlan) -> bool:
-    """Whether the nearest rows can be found by a search. If not, all partners must be ranked."""
-    is_ordered = ranking.has_right and ranking.domain is not Domain.WIDE_DECIMAL
-    is_farthest = ranking.is_abs and ranking.is_descending
-    return is_ordered and not is_farthest and not (plan.condition.same or plan.condition.predicates)
+def can_search(plan: IndexPlan) -> bool:
+    """Whether the intervals of a probe say which rows are partners. If not, all candidates must be ranked."""
+    return not (plan.condition.same or plan.condition.predicates)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from thetastream.conditions.names import find_columns
 from thetastream.conditions.tokens import parse
 from thetastream.core.columns import DECIDED, PRESENT
 from thetastream.core.errors import QueryError, raise_problems
-from thetastream.core.how import How, Ranking
+from thetastream.core.how import How, PairRanking
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.engine.answers.spec import AnswersSpec, CandidatesSpec, DecidingSpec, NearestSpec
@@ -87,7 +87,7 @@ class _AnsweringUnits:
 
     unit: UnitSpec
     how: How
-    ranking: Ranking | None
+    ranking: PairRanking | None
 
     def build(self, model: Model) -> EngineSpec:
         """Build the spec of units that evaluate the whole condition."""

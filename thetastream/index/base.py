@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.condition import TIME, Condition
+from thetastream.core.condition import TIME, Condition, RankedPair
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
@@ -80,7 +80,7 @@ class Indexable(NamedTuple):
     """Pairs of one-sided dimensions, of which one bounds stored tuples from above and the other one from
     below, over different keys of one domain: the overlap of intervals."""
     has_measure: bool = False
-    """Whether a measure is compared with a constant."""
+    """Whether a measure is compared with a constant, or ranks partners."""
 
     @classmethod
     def of(cls, condition: Condition) -> "Indexable":
@@ -95,7 +95,7 @@ class Indexable(NamedTuple):
             window=window,
             window_bands=window if condition.window is not None and condition.window.is_two_sided else (),
             overlaps=tuple(_find_overlaps(condition)),
-            has_measure=bool(condition.measured),
+            has_measure=bool(condition.measured) or condition.ranked is not None,
         )
 
 
@@ -155,7 +155,8 @@ class LayoutRules:
     """Whether all rows lie in one bucket. If so, a run that spans many windows is cut into buckets by event
     time (``thetastream.engine.store.run``), and probes that do not know the window visit all of them."""
     uses_measures: bool = False
-    """Whether the shape uses the first measure of the condition, ``Search.measured``."""
+    """Whether the shape uses the first measure of the condition, ``Search.measured``, or else the measure by
+    which partners are ranked, ``Search.ranked``."""
     bucket_shape: "Shape | None" = None
     """The shape with which a hop reads runs of this shape if its condition has the equalities of the index
     but not its ranges. None if such a hop must scan the runs."""
@@ -201,6 +202,23 @@ class MeasuredSearch(NamedTuple):
     """What ``PairMeasure.derive`` returned for the stored rows."""
 
 
+class RankedSearch(NamedTuple):
+    """A measure of probes and stored rows that ranks partners. Left tuples look for their nearest ones."""
+
+    ranked: RankedPair
+    probes: Any
+    """What ``PairMeasure.derive`` returned for the probes."""
+    places: Int64s
+    """For each probe, its row in ``probes``."""
+    stored: Any
+    """What ``PairMeasure.derive`` returned for the stored rows."""
+    same: tuple[tuple[Int64s, Int64s], ...]
+    """For each pair of columns whose values must be the same, a number for the value of each row of
+    ``probes`` and of each stored row."""
+    best: npt.NDArray[np.float32] | None
+    """The heaps of the rows of ``probes``, as in ``NearestSearch.best``, if the probes are left tuples."""
+
+
 class Search(NamedTuple):
     """What n probes look for in one run. Each ``Span`` has one interval per probe."""
 
@@ -218,6 +236,8 @@ class Search(NamedTuple):
     """The number of partners that are enough for a probe. A shape may return more of them."""
     measured: MeasuredSearch | None = None
     """The measure for shapes that use one."""
+    ranked: RankedSearch | None = None
+    """The measure that ranks partners, if all partners are known by the intervals of this search."""
 
     @property
     def n_probes(self) -> int:
@@ -297,7 +317,7 @@ class Shape(ABC):
         """
         from thetastream.kernels import walk  # loads Numba
 
-        buckets, checked, suffix, ranges, most, _ = search
+        buckets, checked, suffix, ranges, most, *_ = search
         slo = shi = entry = reach = _NOTHING
         if suffix >= 0:
             slo, shi = np.ascontiguousarray(ranges[-1].low), np.ascontiguousarray(ranges[-1].high)

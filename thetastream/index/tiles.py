@@ -11,8 +11,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from thetastream.core.keys import Int64s
-from thetastream.index.base import Fit, Indexable, LayoutRules, Pairs, ProbeCost, Search, StoredRows
+from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.measure import Intervals, NearestSearch
+from thetastream.index.base import (
+    Fit,
+    Indexable,
+    LayoutRules,
+    MeasuredSearch,
+    Pairs,
+    ProbeCost,
+    RankedSearch,
+    Search,
+    StoredRows,
+)
 from thetastream.index.hash import Hash
 from thetastream.index.scan import Scan
 
@@ -38,7 +49,7 @@ class Tiles(Scan):
         return Fit((), (), "a measure of all tuples in the window")
 
     def match(self, run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs]:
-        yield from match_tiles(run, search, capacity)
+        return match_tiles(run, search, capacity) or super().match(run, search, capacity)
 
 
 class HashTiles(Hash):
@@ -55,19 +66,27 @@ class HashTiles(Hash):
         return Fit(offer.equalities, (), "equalities, then a measure of all tuples of a bucket")
 
     def match(self, run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs]:
-        yield from match_tiles(run, search, capacity)
+        return match_tiles(run, search, capacity) or super().match(run, search, capacity)
 
 
-def match_tiles(run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs]:
-    """Find the stored rows that a measure proposes and that lie in all intervals of each probe."""
-    assert search.measured is not None
-    limit, derived, places, stored = search.measured
+def match_tiles(run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs] | None:
+    """Find the stored rows that a measure proposes and that lie in all intervals of each probe.
+
+    Return None if the search has no measure.
+    """
+    if search.measured is not None:
+        return _match_limit(run, search, search.measured, capacity)
+    return None if search.ranked is None else _match_nearest(run, search, search.ranked, capacity)
+
+
+def _match_limit(run: StoredRows, search: Search, measured: MeasuredSearch, capacity: int) -> Iterator[Pairs]:
+    limit, derived, places, stored = measured
     propose = limit.measure.propose
     # 1. Order the probes by the rows that they visit, and cut tiles where the rows of two probes are apart.
     first, last = run.offsets[search.buckets.low], run.offsets[search.buckets.high]
     order = np.lexsort((last, first))
     order = order[(last > first)[order]]
-    starts, ends, lows, highs = _cut_tiles(first[order], last[order])
+    starts, ends, lows, highs = _cut_tiles(first[order], last[order], TILE_PROBES)
     is_small = (ends - starts) * (highs - lows) < SMALL
     # 2. Propose all pairs of small tiles.
     in_small = np.repeat(is_small, ends - starts)
@@ -86,8 +105,63 @@ def match_tiles(run: StoredRows, search: Search, capacity: int) -> Iterator[Pair
             n_candidates = 0
 
 
-def _cut_tiles(first: Int64s, last: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Cut probes, in order of their first row, into tiles.
+def _match_nearest(run: StoredRows, search: Search, ranked: RankedSearch, capacity: int) -> Iterator[Pairs]:
+    # 1. Order the probes by the rows that they visit, and cut them where the rows of two probes are apart.
+    first, last = run.offsets[search.buckets.low], run.offsets[search.buckets.high]
+    order = np.lexsort((last, first))
+    order = order[(last > first)[order]]
+    starts, ends, lows, highs = _cut_tiles(first[order], last[order], HIGHEST)
+    is_small = (ends - starts) * (highs - lows) < SMALL
+    # 2. Propose all pairs of small groups.
+    probes = order[np.repeat(is_small, ends - starts)]
+    for found, rows in _list_pairs(probes, first[probes], last[probes], capacity):
+        yield _check(run, search, found, rows, len(found))
+    # 3. Let the measure propose pairs of the others.
+    one, is_of_probes = ranked.ranked, ranked.best is not None
+    for group in np.flatnonzero(~is_small):
+        probes, rows = order[starts[group] : ends[group]], np.arange(lows[group], highs[group])
+        places = ranked.places[probes]
+        mine, theirs = (ranked.probes, places), (ranked.stored, rows)
+        seekers, others = (mine, theirs) if is_of_probes else (theirs, mine)
+        best = np.full((len(rows), one.k), -np.inf, dtype=np.float32)
+        if ranked.best is not None:
+            best = ranked.best[places]
+        inside = _find_intervals(run, search, ranked, probes, rows, first[probes], last[probes])
+        sought = NearestSearch(one.is_descending, *seekers, *others, best, inside, is_of_probes)
+        n_candidates = len(probes) * len(rows)
+        for near, far in one.measure.propose_nearest(sought, capacity):
+            at, stored = (near, far) if is_of_probes else (far, near)
+            is_visited = (rows[stored] >= first[probes[at]]) & (rows[stored] < last[probes[at]])
+            yield _check(run, search, probes[at][is_visited], rows[stored][is_visited], n_candidates)
+            n_candidates = 0
+        if ranked.best is not None:
+            ranked.best[places] = best
+
+
+def _find_intervals(
+    run: StoredRows,
+    search: Search,
+    ranked: RankedSearch,
+    probes: Int64s,
+    rows: Int64s,
+    first: Int64s,
+    last: Int64s,
+) -> Intervals:
+    """Find which pairs of probes and stored rows are partners. Row numbers and values are keys, too."""
+    low, high, keys = [first], [last - 1], [rows]
+    for column, span in search.checked.items():
+        low.append(span.low[probes])
+        high.append(span.high[probes])
+        keys.append(run.rows[rows, column])
+    for mine, theirs in ranked.same:
+        low.append(mine[ranked.places[probes]])
+        high.append(low[-1])
+        keys.append(theirs[rows])
+    return Intervals(*(np.ascontiguousarray(np.stack(columns, axis=1)) for columns in (low, high, keys)))
+
+
+def _cut_tiles(first: Int64s, last: Int64s, most: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Cut probes, in order of their first row, into tiles of ``most`` probes at most.
 
     Returns
     -------
@@ -97,7 +171,7 @@ def _cut_tiles(first: Int64s, last: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
 
     Examples
     --------
-    >>> [part.tolist() for part in _cut_tiles(np.array([0, 0, 4, 5]), np.array([4, 4, 6, 9]))]
+    >>> [part.tolist() for part in _cut_tiles(np.array([0, 0, 4, 5]), np.array([4, 4, 6, 9]), 9)]
     [[0, 2], [2, 4], [0, 4], [4, 9]]
     """
     n = len(first)
@@ -106,9 +180,9 @@ def _cut_tiles(first: Int64s, last: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     groups = np.flatnonzero(is_start)
     sizes = np.diff(np.append(groups, n))
     # A group of many probes becomes several tiles.
-    n_tiles = -(-sizes // TILE_PROBES)
+    n_tiles = -(-sizes // most)
     number = np.arange(n_tiles.sum()) - np.repeat(np.cumsum(n_tiles) - n_tiles, n_tiles)
-    starts = np.repeat(groups, n_tiles) + number * TILE_PROBES
+    starts = np.repeat(groups, n_tiles) + number * most
     ends = np.append(starts[1:], n)[: len(starts)]
     return starts, ends, first[starts], np.maximum.reduceat(last, starts) if n else last
 

@@ -26,9 +26,11 @@ from thetastream.core.condition import (
     Key,
     MeasuredPair,
     PythonPredicate,
+    RankedPair,
     SideSpec,
 )
 from thetastream.core.errors import QueryError
+from thetastream.core.how import MeasuredRanking, PairRanking
 from thetastream.core.sides import Side
 from thetastream.core.spans import spell
 from thetastream.index import REGISTRY
@@ -46,7 +48,7 @@ from thetastream.lowering.query import (
     warn_of_cross_join,
     warn_of_unbounded_state,
 )
-from thetastream.lowering.ranking import lower_ranking
+from thetastream.lowering.ranking import LoweredMeasure, LoweredRanking, lower_ranking
 from thetastream.lowering.rewrite import rewrite
 from thetastream.lowering.side_keys import SideKeys
 
@@ -86,9 +88,14 @@ def lower(
     """
     # 1. Rewrite conjuncts as keys and bounds.
     rewritten = rewrite(remove_event_times(query) if query.counts else query, resolver)
+    nearest = query.how.nearest
+    ranked = None if nearest is None else lower_ranking(nearest, query, resolver)
+    if isinstance(ranked, LoweredMeasure):
+        for keys, phrase in zip(rewritten.keys, ranked.arguments, strict=True):
+            keys.add_values(phrase, is_nullable=True)
     for keys in rewritten.keys:
         keys.sort_computed()
-    if not rewritten.ties and not query.predicates:
+    if not rewritten.ties and not query.predicates and nearest is None:
         warn_of_cross_join(
             f"no conjunct ties {query.aliases[0]} and {query.aliases[1]}: every pair "
             + ("inside the window" if query.within_us or query.counts else "of tuples")
@@ -122,9 +129,9 @@ def lower(
     )
     if query.counts is None:
         warn_of_unbounded_state(query.streams, compute_lifetimes(window))
-    nearest = query.how.nearest
-    ranked = None if nearest is None else lower_ranking(nearest, query, resolver)
-    values = (None, None) if ranked is None else ranked.texts
+    ranking, values = _build_ranking(ranked, rewritten)
+    if isinstance(ranking, MeasuredRanking) and not (condition.predicates or rewritten.residual):
+        condition = replace(condition, ranked=ranking.pair)
     # 3. Choose the index shape.
     chosen, reason = choose_index(condition, index)
     physical = PhysicalPlan(
@@ -139,7 +146,7 @@ def lower(
         counts=query.counts,
         on=list_conditions(query.on, query.predicates),
         how=query.how,
-        ranking=None if ranked is None else ranked.ranking,
+        ranking=ranking,
         unit_checks=tuple(
             (text, tuple(_build_check(check, rewritten) for check in checks))
             for text, checks in rewritten.replaceable.items()
@@ -247,6 +254,21 @@ def _build_check(check: Check, rewritten: Rewritten) -> PythonPredicate:
     )
     name = f"{left} {right} {check.comparison}".replace(".", "_")  # a dot would end the name of a module
     return PythonPredicate(name, check.comparison, ("left", "right"), (((VALUE, left),), ((VALUE, right),)))
+
+
+def _build_ranking(
+    ranked: LoweredRanking | LoweredMeasure | None, rewritten: Rewritten
+) -> tuple[PairRanking | None, tuple[str | None, str | None]]:
+    """Build the ranking of pairs, and the SQL of the values by which it ranks."""
+    if ranked is None:
+        return None, (None, None)
+    if isinstance(ranked, LoweredRanking):
+        return ranked.ranking, ranked.texts
+    left, right = (
+        keys.find_values(phrase) for keys, phrase in zip(rewritten.keys, ranked.arguments, strict=True)
+    )
+    pair = RankedPair(ranked.k, (left, right), ranked.measure, ranked.is_descending)
+    return MeasuredRanking(pair), (None, None)
 
 
 def _build_measured(measured: Measured, rewritten: Rewritten) -> MeasuredPair:

@@ -37,7 +37,8 @@ def exchange_payload(
         for spec, mine in zip(condition.sides, carried, strict=True)
     ]
     condition = replace(condition, sides=(specs[0], specs[1]))
-    return replace(plan, sides=(sides[0], sides[1]), condition=condition)
+    ranking = None if plan.ranking is None else plan.ranking.rename(names)
+    return replace(plan, sides=(sides[0], sides[1]), condition=condition, ranking=ranking)
 
 
 def rename_columns(condition: Condition, names: Sequence[Mapping[str, str]]) -> Condition:
@@ -51,6 +52,7 @@ def rename_columns(condition: Condition, names: Sequence[Mapping[str, str]]) -> 
             (names[0].get(mine, mine), names[1].get(theirs, theirs)) for mine, theirs in condition.same
         ),
         measured=tuple(_rename_measured(one, names) for one in condition.measured),
+        ranked=None if condition.ranked is None else condition.ranked.rename(names),
     )
 
 

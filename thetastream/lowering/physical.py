@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from thetastream.conditions import tokenize
 from thetastream.core.columns import SIGN
 from thetastream.core.condition import Condition, Dimension, PythonPredicate, compute_lifetime_us
-from thetastream.core.how import INNER, How, Ranking
+from thetastream.core.how import INNER, How, PairRanking
 from thetastream.core.sides import Side
 from thetastream.index.base import IndexSpec
 
@@ -115,7 +115,7 @@ class PhysicalPlan:
     how: How = INNER
     """Whether results are pairs, or answers for each tuple of a preserved stream."""
 
-    ranking: Ranking | None = None
+    ranking: PairRanking | None = None
     """How the partners of a tuple are ranked, if only the nearest are results."""
     unit_checks: tuple[tuple[str, tuple[PythonPredicate, ...]], ...] = ()
     """For conjuncts of the residual, comparisons of keys by which units can evaluate them instead."""

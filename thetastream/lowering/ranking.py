@@ -1,6 +1,7 @@
 """Reads ``by=`` of ``th.Nearest``: which columns Catalyst computes, and how units combine them.
 
-abs(f - g), f - g, g - f, f, g        where f reads the left stream only, and g the right one
+abs(f - g), f - g, g - f, f, g, m(f, g)        where f reads the left stream only, and g the right one,
+                                               and m is a measure
 
 Integers and decimals of up to 18 digits have a common type of more digits, which no key holds. Then values
 are ranked in the type of g, or units compute the difference in 16 bytes if f has more decimals than g.
@@ -15,10 +16,12 @@ from thetastream.conditions.names import find_references, quote_names
 from thetastream.conditions.phrases import find_last_additive
 from thetastream.core.condition import Domain
 from thetastream.core.errors import QueryError
-from thetastream.core.how import Nearest, Ranking
+from thetastream.core.how import DISTANCE, Nearest, Ranking
+from thetastream.core.measure import PairMeasure
 from thetastream.core.spark_types import is_integral, parse_decimal
 from thetastream.lowering.domains import find_domain, write_key
 from thetastream.lowering.query import Query, Resolver
+from thetastream.lowering.rewrite_measures import read_measure
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,17 @@ class LoweredRanking:
     texts: tuple[str | None, str | None]
 
 
-def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> LoweredRanking:
+@dataclass(frozen=True)
+class LoweredMeasure:
+    """A ranking by a measure of a left and a right expression."""
+
+    k: int
+    measure: PairMeasure
+    arguments: tuple[Phrase, Phrase]
+    is_descending: bool
+
+
+def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> LoweredRanking | LoweredMeasure:
     """Read ``by=``.
 
     Raises
@@ -38,7 +51,21 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         NEAREST if the expression has another form, or a type that units cannot rank.
     """
     phrase, is_descending, has_nulls_first = _cut_order(quote_names(parse(nearest.by)))
-    order = {"is_descending": is_descending, "has_nulls_first": has_nulls_first}
+    is_similarity = nearest.direction != DISTANCE
+    if is_similarity and phrase.text != quote_names(parse(nearest.by)).bare().text:
+        what = f"direction={nearest.direction!r} ranks the greatest value first"
+        raise QueryError("NEAREST", f"{what}; leave out what stands behind the expression in {nearest.by!r}")
+    is_descending |= is_similarity
+    call = read_measure(phrase, query, resolver)
+    if call is not None:
+        if call.problem is not None or has_nulls_first:
+            raise _make_error(nearest, call.problem or "NULL is the last of the values of a measure")
+        return LoweredMeasure(nearest.k, call.measure, call.arguments, is_descending)
+    order = {
+        "is_descending": is_descending,
+        "has_nulls_first": has_nulls_first,
+        "has_nan_last": is_similarity,
+    }
     is_abs = phrase.slice(0, 2).text.replace(" ", "").upper() == "ABS(" and _is_closed(phrase)
     inner = phrase.slice(2, -1).bare() if is_abs else phrase
     named = find_references(phrase, query.aliases)

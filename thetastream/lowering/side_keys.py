@@ -88,9 +88,13 @@ class SideKeys:
             self._require(value)
         return self._find_position(self._compute(text), domain)
 
-    def add_values(self, phrase: Phrase) -> None:
-        """Send the values of ``phrase``, which are no key. Tuples in which it is NULL are excluded."""
-        self._require(phrase.text)
+    def add_values(self, phrase: Phrase, is_nullable: bool = False) -> None:
+        """Send the values of ``phrase``, which are no key.
+
+        Tuples in which it is NULL are excluded, unless it is nullable.
+        """
+        if not is_nullable:
+            self._require(phrase.text)
         if self.find_payload_column(phrase) is None:
             self._compute(phrase.text)
 

@@ -140,6 +140,7 @@ def test_kinds_of_joins(words, how):
     [
         ("JOIN s q EXACT NEAREST 3 BY DISTANCE abs(r.x - q.x) ON r.y = q.y", Nearest(3, "abs(r.x - q.x)")),
         ("LEFT JOIN s AS q NEAREST BY DISTANCE q.x", Nearest(1, "q.x", keep_unmatched=True)),
+        ("JOIN s AS q APPROX NEAREST 2 BY SIMILARITY f(q.x)", Nearest(2, "f(q.x)", direction="similarity")),
         ("JOIN nearest q APPROX NEAREST 2 BY DISTANCE q.nearest ON true", Nearest(2, "q.nearest")),
         ("ASOF JOIN s q ON r.y = q.y AND r.t >= q.t AND q.x > 1", AsOf(1, "(r.t) - (q.t)")),
         ("ASOF JOIN s q ON r.t >= q.t AND r.x + q.x > 1", AsOf(1, "(r.t) - (q.t)")),
@@ -254,7 +255,6 @@ def test_words_of_the_dialect_may_be_columns():
         ("SELECT * FROM r ANTI JOIN s ON r.x = s.x, q", "UNSUPPORTED_SQL", "JOIN ... ON", ", q"),
         ("SELECT 1 FROM r JOIN s USING (x) LEFT JOIN q ON q.y", "UNSUPPORTED_SQL", "JOIN ... ON", "JOIN s"),
         ("SELECT * FROM r RIGHT JOIN s NEAREST BY DISTANCE s.x", "UNSUPPORTED_SQL", "LEFT JOIN", "NEAREST"),
-        ("SELECT * FROM r JOIN s NEAREST 2 BY SIMILARITY s.x", "UNSUPPORTED_SQL", "negate", "SIMILARITY"),
         ("SELECT * FROM r JOIN s NEAREST 2 BY r.x - s.x", "SYNTAX", "BY DISTANCE", "NEAREST"),
         ("SELECT * FROM r JOIN s NEAREST BY DISTANCE", "SYNTAX", "BY DISTANCE", "NEAREST"),
         ("SELECT * FROM r JOIN s NEAREST 1.5 BY DISTANCE s.x", "SYNTAX", "whole number", "1.5"),

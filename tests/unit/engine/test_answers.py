@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,20 +26,36 @@ from tests.support.answer_cases import (
 from tests.support.answers import Answer, answers, nearest
 from tests.support.draws import draw_cases
 from tests.support.local_run import LocalRun
-from tests.support.strategies import Case, cases, index_specs
+from tests.support.strategies import VECTORS, Case, cases, index_specs
 from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import RANKED
-from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
-from thetastream.core.how import HOWS, How, Nearest, Ranking, find_nearest
+from thetastream.core.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    Key,
+    RankedPair,
+    SideSpec,
+)
+from thetastream.core.how import HOWS, How, MeasuredRanking, Nearest, Ranking, find_nearest
+from thetastream.core.measure import PairMeasure
 from thetastream.core.records import decode, encode
 from thetastream.core.sides import Side
 from thetastream.engine.answers import best_partners, open_tuples, unit
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
 from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
+from thetastream.engine.lookup import Lookup, TableRuns
+from thetastream.engine.store.box import IndexPlan
+from thetastream.engine.store.run import build
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.index import Hash, IndexSpec
+from thetastream.index import Hash, HashTiles, IndexSpec, tiles
+from thetastream.index.measures import REGISTRY as MEASURES
+from thetastream.index.measures import vectors as measures
 from thetastream.models import Matrix
 from thetastream.models.base import Model
 
@@ -207,6 +224,109 @@ def test_the_nearest_of_the_nested_loop(
     expected = nearest(k, rank, keeps, lambda a, b: oracle.holds(case.condition, a, b), *keep_timely(case))
     assert found == expected
     assert all(not state.best.pages for state in run.states)
+
+
+def has_null_key(condition: Condition, side: Side, row: oracle.Row) -> bool:
+    return any(row[key.column] is None for key in condition.sides[side].keys)
+
+
+@draw_cases(40)
+@given(
+    data=st.data(),
+    case=cases(has_measures=False),
+    k=st.integers(1, 3),
+    keeps=st.booleans(),
+    measure=st.sampled_from(list(MEASURES.values())),
+    is_descending=st.booleans(),
+)
+def test_the_nearest_by_a_measure(
+    data: st.DataObject, case: Case, k: int, keeps: bool, measure: PairMeasure, is_descending: bool
+) -> None:
+    """In units and in a table, by tiles and by other indexes."""
+    pair = RankedPair(k, ("v", "v"), measure, is_descending)
+    left, right = (replace(side, columns=(*side.columns, "v")) for side in case.condition.sides)
+    condition = replace(case.condition, sides=(left, right), ranked=pair)
+    epochs = [
+        (*([{**row, "v": data.draw(VECTORS)} for row in rows] for rows in epoch[:2]), epoch[2])
+        for epoch in case.epochs
+    ]
+    specs, how = index_specs(condition), find_nearest(Nearest(k, "unread", keeps))
+    case = Case(condition, (data.draw(specs), data.draw(specs)), case.archive_period_us, tuple(epochs))
+
+    def rank(a: oracle.Row, b: oracle.Row) -> float | None:
+        value = oracle.measure(measure.name, a["v"], b["v"])
+        return -value if is_descending and value is not None else value
+
+    def holds(a: oracle.Row, b: oracle.Row) -> bool:
+        return oracle.holds(condition, a, b)
+
+    n_columns = len(left.columns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "SMALL", data.draw(st.sampled_from([0, 5])))
+        patch.setattr(measures, "TILE_ROWS", 2)
+        patch.setattr(measures, "TILE_SEEKERS", 2)
+        if condition.window is not None:
+            unit = UnitSpec(condition, case.indexes, case.archive_period_us)
+            join = TwoStreamSpec(unit, data.draw(models(how, condition)))
+            run, found = LocalRun(NearestSpec(join, how, MeasuredRanking(pair))), Counter[Answer]()
+            for *rows, watermark in [*case.epochs, ([], [], END)]:
+                blocks = [case.batch(side, some) for side, some in zip(Side, rows, strict=True)]
+                for columns in run.epoch(blocks, watermark):
+                    found.update(read(how, columns, n_columns))
+            assert found == nearest(k, rank, keeps, holds, *keep_timely(case))
+        condition = replace(condition, window=None)
+        plan = IndexPlan(condition, Side.RIGHT, data.draw(index_specs(condition)))
+        # Spark drops tuples whose keys are NULL.
+        rows = [
+            [row for epoch in case.epochs for row in epoch[side] if not has_null_key(condition, side, row)]
+            for side in Side
+        ]
+        block = case.batch(Side.RIGHT, rows[1])
+        cut = data.draw(st.integers(0, block.num_rows))
+        runs = [build(plan, part) for part in (block.slice(0, cut), block.slice(cut)) if part.num_rows]
+        table = TableRuns(runs, block.schema)
+        found = Counter()
+        for columns in Lookup(plan, how, MeasuredRanking(pair)).answer(case.batch(Side.LEFT, rows[0]), table):
+            found.update(read(how, columns, n_columns))
+        assert found == nearest(k, rank, keeps, holds, rows[0], rows[1])
+
+
+def test_the_nearest_by_a_measure_among_equal_texts() -> None:
+    """Equal keys of texts may have unequal values, which are no partners."""
+    random = np.random.default_rng(5)
+    pair = RankedPair(2, ("v", "v"), MEASURES["vector_inner_product"], True)
+    sides = tuple(SideSpec(alias, ("id", "s", "v"), (), (Key("k", Domain.INT),)) for alias in "ab")
+    condition = Condition((sides[0], sides[1]), (Equality(0, 0),), same=(("s", "s"),), ranked=pair)
+
+    def draw_rows(n: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": number,
+                "k": int(random.integers(2)),
+                "s": (None, "a", "b")[random.integers(3)],
+                "v": random.integers(-3, 4, size=4).astype(np.float32).tolist(),
+            }
+            for number in range(n)
+        ]
+
+    left, right = draw_rows(60), draw_rows(80)
+    types = {"id": pa.int64(), "k": pa.int64(), "s": pa.string(), "v": pa.list_(pa.float32())}
+    blocks = [pa.RecordBatch.from_pylist(rows, pa.schema([*types.items()])) for rows in (left, right)]
+    plan = IndexPlan(condition, Side.RIGHT, IndexSpec(HashTiles(), (0,)))
+    table = TableRuns([build(plan, blocks[1])], blocks[1].schema)
+    found: Counter[Answer] = Counter()
+    how = find_nearest(Nearest(2, "unread"))
+    for columns in Lookup(plan, how, MeasuredRanking(pair)).answer(blocks[0], table):
+        found.update(read(how, columns, 3))
+    expected = nearest(
+        2,
+        lambda a, b: -float(np.dot(a["v"], b["v"])),
+        False,
+        lambda a, b: a["k"] == b["k"] and a["s"] == b["s"],
+        left,
+        right,
+    )
+    assert found == expected
 
 
 # State

@@ -65,7 +65,7 @@ def test_a_registered_shape_is_chosen_and_joins_with_its_own_kernel(
     for part in (slice(0, half), slice(half, len(VALUES))):
         batches = [batch.slice(part.start, part.stop - part.start) for batch in whole]
         for matches in join.epoch(*batches):
-            ids = (batch["id"].to_pylist() for batch in matches)
+            ids = (batch["id"].to_pylist() for batch in (matches.left, matches.right))
             found.update(zip(*ids, strict=True))
         n_candidates += sum(counters.candidates for counters in join.counters)
     assert found == PAIRS
@@ -84,7 +84,7 @@ def test_any_join_agrees_with_the_nested_loop(tiles: Tiles) -> None:
         for left, right, watermark in case.epochs:
             batches = case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right)
             for matches in join.epoch(*batches, watermark):
-                ids = (batch["id"].to_pylist() for batch in matches)
+                ids = (batch["id"].to_pylist() for batch in (matches.left, matches.right))
                 found.update(zip(*ids, strict=True))
         assert found == case.answer()[0]
 

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thetastream.core.condition import RankedPair
 from thetastream.core.errors import PredicateError
-from thetastream.core.measure import MeasureLimit, compare
+from thetastream.core.how import MeasuredRanking, select_nearest
+from thetastream.core.measure import Intervals, MeasureLimit, NearestSearch, compare, pair_all
 from thetastream.index.measures import REGISTRY
-from thetastream.index.measures.vectors import VectorMeasure, pair_all
+from thetastream.index.measures import vectors as vectors_module
+from thetastream.index.measures.vectors import VectorMeasure
 
 MEASURES = [measure for measure in REGISTRY.values() if isinstance(measure, VectorMeasure)]
 OPS = ("<", "<=", ">", ">=")
@@ -91,6 +94,62 @@ def test_tiles_propose_every_pair_of_the_exact_comparison(seed: int) -> None:
     wanted = {(p, s) for p, s in list_pairs(measure, left, right, op, limit) if start <= s < stop}
     assert wanted <= set(proposed)
     assert all(start <= s < stop for _, s in proposed)
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_nearest_of_all_partners_are_proposed(seed: int) -> None:
+    """Ties with the last are too, and so are values beside it. Some pairs are no partners."""
+    random = np.random.default_rng(seed)
+    measure = MEASURES[random.integers(len(MEASURES))]
+    size, is_odd = int(random.integers(0, 30)), bool(random.integers(2))
+    columns = []
+    for _ in range(2):
+        vectors = draw_vectors(random, int(random.integers(0, 40)), size, is_odd)
+        for n in range(1, len(vectors), 3):  # one float is the next one
+            before = vectors[n - 1]
+            if before and before[0] is not None:
+                vectors[n] = [float(np.nextafter(np.float32(before[0]), np.float32(9))), *before[1:]]
+        columns.append(pa.array(vectors, pa.list_(pa.float32())))
+    k, is_descending, seekers_probe = int(random.integers(1, 5)), *map(bool, random.integers(2, size=2))
+    rows = [random.permutation(len(column))[: random.integers(len(column) + 1)] for column in columns]
+    n_probes, n_stored = (len(one) for one in (rows if seekers_probe else rows[::-1]))
+    low = random.integers(0, 3, (n_probes, 2))
+    inside = Intervals(low, low + random.integers(0, 3, (n_probes, 2)), random.integers(0, 4, (n_stored, 2)))
+    best = np.full((len(rows[0]), k), -np.inf, dtype=np.float32)
+    derived = [measure.derive(column) for column in columns]
+    search = NearestSearch(
+        is_descending, derived[0], rows[0], derived[1], rows[1], best, inside, seekers_probe
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors_module, "TILE_ROWS", 5)
+        patch.setattr(vectors_module, "TILE_SEEKERS", 3)
+        pieces = [*measure.propose_nearest(search, 7)]
+    proposed = [pair for piece in pieces for pair in zip(*(part.tolist() for part in piece), strict=True)]
+    assert len(set(proposed)) == len(proposed)
+    # The expected pairs, by all pairs.
+    i, j = (part.ravel() for part in np.indices((len(rows[0]), len(rows[1]))))
+    probes, stored = (i, j) if seekers_probe else (j, i)
+    keys = inside.keys[stored]
+    is_partner = ((inside.low[probes] <= keys) & (keys <= inside.high[probes])).all(axis=1)
+    i, j = i[is_partner], j[is_partner]
+    batches = [pa.RecordBatch.from_arrays([column], names=["v"]) for column in columns]
+    ranking = MeasuredRanking(RankedPair(k, ("v", "v"), measure, is_descending))
+    ranks = ranking.rank_pairs(batches[0], rows[0][i], batches[1], rows[1][j])
+    chosen = select_nearest(i, ranks, k)
+    assert set(zip(i[chosen].tolist(), j[chosen].tolist(), strict=True)) <= set(proposed)
+
+
+def test_few_pairs_beside_the_nearest_are_proposed() -> None:
+    random = np.random.default_rng(8)
+    column = pa.array(list(random.normal(size=(900, 48)).astype(np.float32)), pa.list_(pa.float32()))
+    rows, none = np.arange(900), np.zeros((900, 0), dtype=np.int64)
+    for measure in MEASURES:
+        vectors, best = measure.derive(column), np.full((900, 10), -np.inf, dtype=np.float32)
+        inside = Intervals(none, none, none)
+        search = NearestSearch(True, vectors, rows, vectors, rows, best, inside, True)
+        n_proposed = sum(len(found) for found, _ in measure.propose_nearest(search, 1 << 17))
+        assert 9000 <= n_proposed < 9010
 
 
 def test_few_other_pairs_are_proposed() -> None:

@@ -13,14 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import concat
-from thetastream.core.columns import KEY, RANKED, TUPLE
-from thetastream.core.how import Ranking, select_nearest
+from thetastream.core.columns import KEY, TUPLE
+from thetastream.core.how import select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.engine.answers.open_tuples import PAGE, Mask
 from thetastream.engine.store.segment import SegmentStore
 
 PRUNE_ROWS = 1 << 18
-"""Pairs are reduced to the nearest ones as soon as there are this many."""
+PRUNE_BYTES = 1 << 26
+"""Pairs are reduced to the nearest ones as soon as there are this many, or as they have this many bytes."""
 
 
 @dataclass
@@ -39,29 +40,31 @@ class BestPartners:
         self._store = store
         self._pages = {page: (name, n_rows) for page, name, n_rows in state.pages}
         self._new: list[pa.RecordBatch] = []
-        self._n_new = 0
+        self._n_new = self._new_bytes = 0
 
     @property
     def state(self) -> BestState:
         """The current state. It is complete after ``write``."""
         return BestState([(page, *found) for page, found in sorted(self._pages.items())])
 
-    def add(self, numbers: Int64s, keys: Int64s, partners: pa.RecordBatch) -> None:
-        """Add pairs of left tuples with these numbers."""
+    def add(self, numbers: Int64s, keys: Int64s, partners: pa.RecordBatch, rows: Int64s) -> None:
+        """Add pairs of left tuples with these numbers and the right tuples ``partners[rows]``."""
         chosen = select_nearest(numbers, keys, self._k)
-        block = partners.take(chosen)
+        block = partners.take(rows[chosen])
         block = block.append_column(TUPLE, pa.array(numbers[chosen]))
         self._new.append(block.append_column(KEY, pa.array(keys[chosen])))
         self._n_new += block.num_rows
-        if self._n_new > PRUNE_ROWS:
+        self._new_bytes += block.nbytes
+        if self._n_new > PRUNE_ROWS or self._new_bytes > PRUNE_BYTES:
             self._new = [self._prune(self._new)]
-            self._n_new = self._new[0].num_rows // 2  # so that pairs that stay do not cause pruning each time
+            # Half of them counts, so that pairs that stay do not cause pruning each time.
+            self._n_new, self._new_bytes = self._new[0].num_rows // 2, self._new[0].nbytes // 2
 
     def merge(self) -> None:
         """Merge the new pairs of the epoch into the pages."""
         if not self._new:
             return
-        new, self._new, self._n_new = self._prune(self._new), [], 0
+        new, self._new, self._n_new, self._new_bytes = self._prune(self._new), [], 0, 0
         pages = new.column(TUPLE).to_numpy() // PAGE
         for page in np.unique(pages).tolist():
             part = new.take(np.flatnonzero(pages == page))
@@ -102,11 +105,3 @@ class BestPartners:
             name = uuid.uuid4().hex
             self._store.put_block(name, block)
             self._pages[page] = name, block.num_rows
-
-
-def rank_matches(ranking: Ranking, left: pa.RecordBatch, right: pa.RecordBatch) -> Int64s:
-    """Compute the key by which each pair of matching tuples is ranked."""
-    return ranking.rank_keys(
-        left.column(RANKED) if ranking.has_left else None,
-        right.column(RANKED) if ranking.has_right else None,
-    )

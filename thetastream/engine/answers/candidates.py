@@ -23,11 +23,10 @@ import pyarrow.compute as pc
 from pyarrow.types import is_floating, is_nested
 
 from thetastream.core.blocks import Matches
-from thetastream.core.columns import DECIDED, KEY, NUMBERS, RANKED, SENDER, TUPLE
-from thetastream.core.how import How, Ranking
+from thetastream.core.columns import DECIDED, KEY, NUMBERS, SENDER, TUPLE
+from thetastream.core.how import How, PairRanking
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
-from thetastream.engine.answers.best_partners import rank_matches
 from thetastream.engine.answers.open_tuples import Mask
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.clock import Clock
@@ -45,7 +44,7 @@ class CandidateColumns:
     how: How
     payload: tuple[tuple[str, ...], tuple[str, ...]]
     """The columns of left and of right tuples."""
-    ranking: Ranking | None = None
+    ranking: PairRanking | None = None
     """How the partners of a tuple are ranked, if only the nearest are results."""
 
     @property
@@ -103,9 +102,9 @@ class CandidatesUnit(AnsweringUnit):
     @property
     def _columns(self) -> tuple[Sequence[str], Sequence[str]]:
         ranking = self._rows.ranking
-        has_rank = (False, False) if ranking is None else (ranking.has_left, ranking.has_right)
         left, right = (
-            [*payload, *[TUPLE] * (side in self._open), *[RANKED] * has_rank[side]]
+            [*dict.fromkeys([*payload, *([] if ranking is None else ranking.list_columns(side))])]
+            + [TUPLE] * (side in self._open)
             for side, payload in zip(Side, self._rows.payload, strict=True)
         )
         return left, right
@@ -118,7 +117,8 @@ class CandidatesUnit(AnsweringUnit):
             if side in self._open:
                 values[NUMBERS[side]] = batch.column(TUPLE)
         if self._rows.ranking is not None:
-            values[KEY] = pa.array(rank_matches(self._rows.ranking, matches.left, matches.right))
+            rows = np.arange(n)
+            values[KEY] = pa.array(self._rows.ranking.rank_pairs(matches.left, rows, matches.right, rows))
         return self._rows.build(n, payload, values)
 
     def _answer_unmatched(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:

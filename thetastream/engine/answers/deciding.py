@@ -87,7 +87,8 @@ class DecidingUnit:
         left, right = self._columns.payload
         if self._columns.ranking is not None:
             keys = pairs.column(KEY).to_numpy()
-            self._best.add(_read_numbers(Side.LEFT, pairs), keys, pairs.select(right))
+            numbers = _read_numbers(Side.LEFT, pairs)
+            self._best.add(numbers, keys, pairs.select(right), np.arange(len(numbers)))
         elif self._how.has_pairs:
             for side, matched in self._matched.items():
                 numbers = _read_numbers(side, pairs)

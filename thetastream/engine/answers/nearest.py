@@ -6,7 +6,7 @@ The unit keeps the best partners of each undecided tuple (``best_partners``). Pa
 tuple is decided.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import Matches
-from thetastream.core.columns import RANKED, TUPLE
-from thetastream.core.how import How, Ranking
+from thetastream.core.columns import TUPLE
+from thetastream.core.how import How, PairRanking
 from thetastream.core.sides import Side
-from thetastream.engine.answers.best_partners import BestPartners, BestState, rank_matches
+from thetastream.engine.answers.best_partners import BestPartners, BestState
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, build_pairs
 from thetastream.engine.clock import Clock
-from thetastream.engine.matching import match
 from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -41,7 +40,7 @@ class NearestUnit(AnsweringUnit):
         self,
         join: TwoStreamSpec,
         how: How,
-        ranking: Ranking,
+        ranking: PairRanking,
         slot: int,
         state: NearestState,
         store: SegmentStore,
@@ -59,19 +58,20 @@ class NearestUnit(AnsweringUnit):
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
     ) -> Iterator[Matches]:
         """Keep the best of the matches. No match leaves the unit yet."""
-        ranking = self._ranking
-        for left, right, _ in match(side, payload, candidates, self._residual, self._columns, self.counters):
-            numbers = left.column(TUPLE).to_numpy()
+        ranking, columns = self._ranking, self._spec.condition.sides[Side.RIGHT].columns
+        for found, partner, stored, n_candidates in candidates:
+            self.counters.candidates += n_candidates
+            found, stored = self._residual.keep(side, payload, found, partner, stored)
+            if not len(found):
+                continue
+            self.counters.matched += len(found)
+            mine, theirs = (payload, found), (partner, stored)
+            (left, left_rows), (right, right_rows) = (mine, theirs) if side is Side.LEFT else (theirs, mine)
+            numbers = left.column(TUPLE).to_numpy()[left_rows]
             self._open[Side.LEFT].close(numbers)
-            keys = rank_matches(ranking, left, right)
-            self._best.add(numbers, keys, right.drop_columns([RANKED]) if ranking.has_right else right)
+            keys = ranking.rank_pairs(left, left_rows, right, right_rows)
+            self._best.add(numbers, keys, right.select(columns), right_rows)
         yield from ()
-
-    @property
-    def _columns(self) -> tuple[Sequence[str], Sequence[str]]:
-        ranking, right = self._ranking, self._spec.condition.sides[Side.RIGHT].columns
-        # Of the left tuple, only the number and the value are needed before it is decided.
-        return [*[RANKED] * ranking.has_left, TUPLE], [*right, *[RANKED] * ranking.has_right]
 
     def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:
         """Yield the decided tuples: each with its nearest partners, or without a partner."""

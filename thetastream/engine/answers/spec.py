@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from thetastream.core.columns import SENDER
-from thetastream.core.how import How, Ranking
+from thetastream.core.how import How, PairRanking
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns, CandidatesUnit
@@ -59,7 +59,7 @@ class AnswersSpec(ExtendedSpec):
 class NearestSpec(AnswersSpec):
     """A join of two streams that finds the nearest partners of each left tuple."""
 
-    ranking: Ranking
+    ranking: PairRanking
 
     state_type: ClassVar[type[Any]] = NearestState
 
@@ -73,7 +73,7 @@ class NearestSpec(AnswersSpec):
 class CandidatesSpec(AnswersSpec):
     """The first units of a join, if Spark evaluates a part of the condition behind them."""
 
-    ranking: Ranking | None = None
+    ranking: PairRanking | None = None
 
     @property
     def columns(self) -> CandidateColumns:

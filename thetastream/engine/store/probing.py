@@ -5,14 +5,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thetastream.core.blocks import RowFacts, cut_pairs
 from thetastream.core.condition import TIME
 from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.sides import Side
 from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
 from thetastream.engine.store.run import Run, search
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
-from thetastream.index.base import MeasuredSearch
+from thetastream.index.base import MeasuredSearch, RankedSearch
 
 MIN_PAIRS_AT_ONCE = 1 << 10
 PAIRS_AT_ONCE = 1 << 17
@@ -46,6 +48,7 @@ def probe_segments(
     order = _sequence_probes(plan, query)
     if order is not None:
         query = query.reorder(order)
+    best = _open_heaps(plan, len(probes))
     times = query.spans.get(locate_key_column(TIME)) if plan.condition.window is not None else None
     for meta in segments:
         # 1. Choose the probes whose window touches the segment. Skip the window check if the segment lies
@@ -74,8 +77,14 @@ def probe_segments(
         widest = probe_facts.widest + run.facts.widest
         capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
         most = 1 if has_one else HIGHEST
-        measured = _prepare_measure(plan, run, probe_facts, len(probes), order, chosen)
-        for found, stored, candidates in search(plan, run, query, chosen, skip, capacity, most, measured):
+        measured = ranked = None
+        if plan.index.shape.layout.uses_measures:
+            places = np.arange(len(probes)) if order is None else order
+            places = places if chosen is None else places[chosen]
+            measured = _prepare_measure(plan, run, probe_facts, places)
+            ranked = None if measured else _prepare_ranking(plan, run, probe_facts, places, best)
+        pieces = search(plan, run, query, chosen, skip, capacity, most, measured, ranked)
+        for found, stored, candidates in pieces:
             if has_one:
                 is_open[found] = False
             found = found if order is None else order[found]
@@ -97,18 +106,54 @@ def _find_touching(plan: IndexPlan, run: Run, box: Box) -> npt.NDArray[np.bool_]
     return touches
 
 
-def _prepare_measure(
-    plan: IndexPlan, run: Run, facts: RowFacts, n: int, order: Int64s | None, chosen: Int64s | None
-) -> MeasuredSearch | None:
-    """Prepare the first measure of the condition, if the shape of the index uses measures."""
-    if not plan.index.shape.layout.uses_measures:
+def _prepare_measure(plan: IndexPlan, run: Run, facts: RowFacts, places: Int64s) -> MeasuredSearch | None:
+    """Prepare the first measure that the condition compares with a constant, if there is one."""
+    if not plan.condition.measured:
         return None
-    places = np.arange(n) if order is None else order
-    places = places if chosen is None else places[chosen]
     one = plan.condition.measured[0]
     mine, theirs = one.columns[plan.stored.other], one.columns[plan.stored]
     measure = one.limit.measure
     return MeasuredSearch(one.limit, facts.derive(measure, mine), places, run.facts.derive(measure, theirs))
+
+
+def _open_heaps(plan: IndexPlan, n: int) -> npt.NDArray[np.float32] | None:
+    """Open the heaps of the probes, if their partners are ranked by a measure."""
+    ranked = plan.condition.ranked
+    if ranked is None or plan.stored is Side.LEFT:
+        return None
+    return np.full((n, ranked.k), -np.inf, dtype=np.float32)
+
+
+def _prepare_ranking(
+    plan: IndexPlan, run: Run, facts: RowFacts, places: Int64s, best: npt.NDArray[np.float32] | None
+) -> RankedSearch | None:
+    """Prepare the measure that ranks partners, if there is one."""
+    ranked = plan.condition.ranked
+    if ranked is None:
+        return None
+    sides = plan.stored.other, plan.stored
+    probes, stored = (
+        one.derive(ranked.measure, ranked.columns[side])
+        for one, side in zip((facts, run.facts), sides, strict=True)
+    )
+    same = tuple(
+        _number_values(facts.batch.column(names[sides[0]]), run.payload.column(names[sides[1]]))
+        for names in plan.condition.same
+    )
+    return RankedSearch(ranked, probes, places, stored, same, best)
+
+
+def _number_values(mine: pa.Array, theirs: pa.Array) -> tuple[Int64s, Int64s]:
+    """Number the values of two columns, so that equal values have equal numbers; NULL has -1.
+
+    >>> [numbers.tolist() for numbers in _number_values(pa.array(["b", None]), pa.array(["a", "b"]))]
+    [[0, -1], [1, 0]]
+    """
+    numbers = pc.fill_null(
+        pc.dictionary_encode(pa.chunked_array([mine, theirs])).combine_chunks().indices, -1
+    )
+    every = numbers.to_numpy().astype(np.int64)
+    return every[: len(mine)], every[len(mine) :]
 
 
 def _sequence_probes(plan: IndexPlan, query: Box) -> Int64s | None:

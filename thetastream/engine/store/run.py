@@ -22,7 +22,7 @@ from thetastream.core.blocks import RowFacts
 from thetastream.core.condition import TIME, Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
 from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows, locate_key_column
-from thetastream.index.base import Layout, MeasuredSearch, Pairs, Search, Span
+from thetastream.index.base import Layout, MeasuredSearch, Pairs, RankedSearch, Search, Span
 from thetastream.index.zones import build_zones
 
 TIME_COLUMN = locate_key_column(TIME)
@@ -167,13 +167,14 @@ def search(
     capacity: int,
     most: int = HIGHEST,
     measured: MeasuredSearch | None = None,
+    ranked: RankedSearch | None = None,
 ) -> Iterator[Pairs]:
     """Find the stored rows inside the boxes of probes, at most ``capacity`` pairs at a time.
 
     ``chosen`` restricts the search to some probes, and ``skip`` names the columns that need no check. Each
-    probe is done when it has ``most`` partners. ``measured`` is a measure that the shape uses.
+    probe is done when it has ``most`` partners. ``measured`` and ``ranked`` are measures that the shape uses.
     """
-    aimed = _aim(plan, run, box, chosen, skip)._replace(most=most, measured=measured)
+    aimed = _aim(plan, run, box, chosen, skip)._replace(most=most, measured=measured, ranked=ranked)
     found = plan.index.shape.match(run, aimed, capacity)
     return (
         found

@@ -12,6 +12,10 @@ satisfy the comparison:
 
 The comparisons in the other direction add the tolerance where these subtract it.
 
+*The nearest.* Each measure also becomes a score of two vectors, the greatest of which is the nearest, with a
+lower and an upper bound. For the distance, x . b - |b|^2 / 2 is the score of b. A heap has the k greatest
+lower bounds of each seeker. A pair is proposed if its upper bound is not below the least of them.
+
 *Decisions.* ``thetastream.kernels`` computes a proposed pair as Spark 4.3 does, bit for bit: sums in
 double precision, in groups of eight, and a result in single precision. Vectors that are not finite, that are
 very long or very short, or that hold a NULL are proposed with all others.
@@ -29,15 +33,22 @@ import pyarrow as pa
 
 from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import Floats, MeasureLimit, PairMeasure, Values
-
-Singles = npt.NDArray[np.float32]
+from thetastream.core.measure import (
+    Floats,
+    MeasureLimit,
+    NearestSearch,
+    PairMeasure,
+    Singles,
+    Values,
+    pair_all,
+)
 
 ROUNDOFF = 2.0**-24
 SHORTEST, LONGEST = 2.0**-60, 2.0**60
 """Vectors of other lengths could overflow or lose all their digits in single precision."""
 TILE_ROWS = 4096
 """The number of stored vectors in a tile. A tile of 1,024 probes then has 16 MB."""
+TILE_SEEKERS = 1024
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class Vectors:
     """For each row of the column the row of the matrix, or -1."""
     others: Int64s
     """The rows of the column that are neither in the matrix nor NULL."""
+    zeros: Int64s
+    """Those of the others whose vector has the size of the matrix and the length 0."""
 
     @property
     def size(self) -> int:
@@ -66,7 +79,20 @@ class Vectors:
     def nbytes(self) -> int:
         """Bytes of memory beside those of the column, of which the matrix may be a part."""
         own = self.matrix.nbytes if self.matrix.flags.owndata else 0
-        return own + self.norms.nbytes + self.rows.nbytes + self.places.nbytes + self.others.nbytes
+        arrays = (self.norms, self.rows, self.places, self.others, self.zeros)
+        return own + sum(array.nbytes for array in arrays)
+
+
+class Scores(NamedTuple):
+    """Bounds on scores: ``y * scale + low - slack`` and ``y * scale + high + slack``, y = x @ others.T."""
+
+    x: Singles
+    scale: Singles
+    """One number for each of the others, as ``low`` and ``high``."""
+    low: Singles
+    high: Singles
+    slack: Singles
+    """One number for each seeker."""
 
 
 class Form(NamedTuple):
@@ -111,11 +137,13 @@ class VectorMeasure(PairMeasure):
         with np.errstate(over="ignore", invalid="ignore"):
             norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))
             is_usual = (norms >= SHORTEST) & (norms <= LONGEST)
+        zeros = rows[norms == 0]
         if not is_usual.all():
             rows, matrix, norms = rows[is_usual], matrix[is_usual], norms[is_usual]
         places = np.full(len(column), -1, dtype=np.int64)
         places[rows] = np.arange(len(rows))
-        return Vectors(matrix, norms, rows, places, np.flatnonzero((places < 0) & ~lists.is_null))
+        others = np.flatnonzero((places < 0) & ~lists.is_null)
+        return Vectors(matrix, norms, rows, places, others, zeros)
 
     def propose(
         self,
@@ -148,6 +176,49 @@ class VectorMeasure(PairMeasure):
             for found, column in _select(form, stored.matrix[part], capacity):
                 yield usual[found], stored.rows[part][column]
 
+    def propose_nearest(self, search: NearestSearch, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
+        seekers, others = search.seekers, search.others
+        at, other_at = seekers.places[search.seeker_rows], others.places[search.other_rows]
+        usual, other_usual = np.flatnonzero(at >= 0), np.flatnonzero(other_at >= 0)
+        # 1. Propose unusual vectors with all others. Values that are surely NULL come last, see below.
+        every = np.arange(len(other_at))
+        is_last = self._are_last(others, search.other_rows)
+        if seekers.size != others.size:
+            usual, other_usual = usual[:0], other_usual[:0]
+        unusual = np.setdiff1d(np.arange(len(at)), usual)
+        yield from pair_all(unusual, every, capacity)
+        yield from pair_all(usual, np.setdiff1d(every[~is_last], other_usual), capacity)
+        # 2. Compare the usual ones by products of matrices.
+        for begin in range(0, len(usual), TILE_SEEKERS):
+            mine = usual[begin : begin + TILE_SEEKERS]
+            best = search.best[mine]
+            for start in range(0, len(other_usual), TILE_ROWS):
+                theirs = other_usual[start : start + TILE_ROWS]
+                scores = self.score(
+                    search.is_descending,
+                    seekers.matrix[at[mine]],
+                    seekers.norms[at[mine]],
+                    others.norms[other_at[theirs]],
+                )
+                tile = scores.x @ others.matrix[other_at[theirs]].T
+                for found, column in _select_nearest(tile, scores, search, mine, theirs, best, capacity):
+                    yield mine[found], theirs[column]
+            search.best[mine] = best
+            # 3. NULL is the last. Only seekers without k other partners may need it.
+            yield from pair_all(mine[best[:, 0] == -np.inf], every[is_last], capacity)
+
+    def _are_last(self, vectors: Vectors, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether the value of any pair with each of these rows is surely NULL."""
+        found: npt.NDArray[np.bool_] = (vectors.places[rows] < 0) & ~np.isin(rows, vectors.others)
+        return found
+
+    @abstractmethod
+    def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
+        """Bound the scores of seekers, the rows of ``matrix``, with room for all errors.
+
+        ``norms`` are the lengths of the seekers, and ``others`` those of the other vectors.
+        """
+
     @abstractmethod
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
         """Call the kernel that computes pairs. It loads Numba."""
@@ -176,6 +247,14 @@ class Cosine(VectorMeasure):
         edge = limit - error if is_above else limit + error
         return _make_form(matrix / norms[:, None], -edge * others, np.zeros(len(matrix)), is_above)
 
+    def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
+        error = np.full(len(others), _find_error(matrix))
+        x = matrix / (norms if is_descending else -norms)[:, None]
+        return _make_scores(x, 1 / others, -error, error, np.zeros(len(matrix)))
+
+    def _are_last(self, vectors: Vectors, rows: Int64s) -> npt.NDArray[np.bool_]:
+        return super()._are_last(vectors, rows) | np.isin(rows, vectors.zeros)
+
 
 class Product(VectorMeasure):
     """The sum of the products of the elements."""
@@ -193,6 +272,11 @@ class Product(VectorMeasure):
         sign = 1 if is_above else -1
         bound = limit / norms * (1 - sign * error * np.sign(limit))
         return _make_form(matrix / norms[:, None], sign * error * others, bound, is_above)
+
+    def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
+        error = _find_error(matrix) * others
+        x = matrix / (norms if is_descending else -norms)[:, None]
+        return _make_scores(x, np.ones(len(others)), -error, error, np.zeros(len(matrix)))
 
 
 class Distance(VectorMeasure):
@@ -215,11 +299,22 @@ class Distance(VectorMeasure):
         bound = ((1 + error) * norms**2 - (1 - error) * square) / 2
         return _make_form(matrix, -(1 + error) * others**2 / 2, bound, is_above)
 
+    def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
+        error = _find_error(matrix)
+        sign = -1 if is_descending else 1  # near vectors have great products
+        low, high = (-(sign + more) * others**2 / 2 for more in (error, -error))
+        return _make_scores(sign * matrix, np.ones(len(others)), low, high, error * norms**2 / 2)
+
 
 def _make_form(x: Any, added: Floats, bound: Floats, is_above: bool) -> Form:
     with np.errstate(over="ignore"):
         single = added.astype(np.float32), bound.astype(np.float32)
     return Form(np.ascontiguousarray(x, dtype=np.float32), *single, is_above)
+
+
+def _make_scores(x: Any, *bounds: Floats) -> Scores:
+    scale, low, high, slack = (bound.astype(np.float32) for bound in bounds)
+    return Scores(np.ascontiguousarray(x, dtype=np.float32), scale, low, high, slack)
 
 
 def _find_error(matrix: Singles) -> float:
@@ -239,16 +334,27 @@ def _select(form: Form, stored: Singles, capacity: int) -> Iterator[tuple[Int64s
         yield probes[:n], columns[:n]
 
 
-def pair_all(probes: Int64s, stored: Int64s, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
-    """Yield each pair of a probe and a stored row, at most ``capacity`` at a time.
+def _select_nearest(
+    tile: Singles,
+    scores: Scores,
+    search: NearestSearch,
+    mine: Int64s,
+    theirs: Int64s,
+    best: Singles,
+    capacity: int,
+) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield the places of a tile that may be among the nearest, and update the heaps ``best``."""
+    from thetastream.kernels import push_best, select_best  # loads Numba
 
-    >>> [(p.tolist(), s.tolist()) for p, s in pair_all(np.array([4]), np.array([7, 8, 9]), 2)]
-    [([4, 4], [7, 8]), ([4], [9])]
-    """
-    n = len(probes) * len(stored)
-    for begin in range(0, n, capacity):
-        at = np.arange(begin, min(begin + capacity, n))
-        yield probes[at // len(stored)], stored[at % len(stored)]
+    probes, stored = (mine, theirs) if search.seekers_probe else (theirs, mine)
+    low, high, keys = search.inside
+    inside = low[probes], high[probes], keys[stored], search.seekers_probe
+    push_best(tile, scores.scale, scores.low, scores.slack, best, *inside)
+    cursor, n = np.zeros(2, dtype=np.int64), capacity
+    while n == capacity:
+        found, columns = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+        n = select_best(tile, scores.scale, scores.high, scores.slack, best, *inside, cursor, found, columns)
+        yield found[:n], columns[:n]
 
 
 class _Lists(NamedTuple):
