@@ -117,14 +117,14 @@ def test_units_write_what_they_can_compute(spark: SparkSession, tmp_path: Path) 
     plan = th.plan({"a": stream, "b": stream}, on="a.id < b.id", within="1m")
     assert plan.explain_write().startswith("units")
     assert plan.explain().endswith(
-        "\n\n== Writing ==\nunits: each unit writes its results into the store itself\n"
+        "\n\n== Writing into a store ==\nunits: each unit writes its results into the store itself\n"
     )
     assert "no name of a column" in plan.explain_write(["a.id + 1 AS n"])
     on = "a.id < b.id AND length(concat(a.symbol, b.symbol)) > 1"
     residual = th.plan({"a": stream, "b": stream}, on=on, within="1m")
     assert "Spark evaluates" in residual.explain_write()
     three = th.plan({"a": stream, "b": stream, "c": stream}, on="a.id < b.id AND b.id < c.id", within="1m")
-    assert three.explain().count("== Writing ==\n") == 1
+    assert three.explain().count("== Writing into a store ==\n") == 1
     select = ["a.id AS first", "b.*", "A.inner AS mine", "result_time AS found", "`b` pair"]
     plan_rows = plan.dataframe()
     found = []

@@ -94,7 +94,7 @@ class Plan:
         stages = self.join.explain()
         if not self.is_streaming:
             return stages
-        return (*stages, Section("Writing", (Fact("", self.explain_write()),)))
+        return (*stages, Section("Writing into a store", (Fact("", self.explain_write()),)))
 
     @property
     def _headline(self) -> str:
