@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thetastream.conditions.phrases import canonicalize
+from thetastream.core.columns import SIGN
 from thetastream.core.condition import TIME, Bound, Dimension, Equality, Key, SideSpec
 from thetastream.core.identity import CHOSEN, COLUMNS, Part
 from thetastream.lowering.physical import SidePlan
@@ -51,6 +52,8 @@ def identify_streams(plans: Sequence[SidePlan], specs: Sequence[SideSpec]) -> Pa
         fields = {carried.block_column: carried.field for carried in plan.carried}
         time = "no column" if spec.time is None else fields.get(spec.time.column, spec.time.column)
         parts[f"the event time of {plan.alias!r}"] = Part(time, time)
+        if plan.has_deletes:
+            parts[f"the changes of {plan.alias!r}"] = Part("deletes", "inserts and deletes")
     return parts
 
 
@@ -69,7 +72,11 @@ def describe_inputs(plans: Sequence[SidePlan], reading: Reading) -> dict[str, An
             for plan in plans
         ],
         "computed": [
-            [(name, canonicalize(text, reading.is_case_sensitive)) for name, text in plan.computed]
+            [
+                (name, canonicalize(text, reading.is_case_sensitive))
+                for name, text in plan.computed
+                if name != SIGN  # it is a part of its own
+            ]
             for plan in plans
         ],
     }

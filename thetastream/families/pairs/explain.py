@@ -53,6 +53,7 @@ def explain(
 def _explain_parsed(query: Query) -> Iterator[Fact]:
     for side, stream in zip(Side, query.streams, strict=True):
         kind = "stream" if stream.is_streaming else "batch"
+        kind = kind if stream.change_type is None else f"{kind} with deletes,"
         time = f", event time {stream.event_time} ({stream.event_time_origin})" if stream.event_time else ""
         yield Fact(side.name.lower(), f"{stream.alias}: {kind} of {len(stream.types)} columns{time}")
     for text in query.on:
