@@ -9,6 +9,7 @@ from thetastream.core.how import Nearest
 from thetastream.core.shed import Shed
 from thetastream.core.spans import Rows
 from thetastream.joins.ask.watermark import with_watermark
+from thetastream.joins.changes import changes
 from thetastream.joins.handle import control
 from thetastream.joins.join import col, from_nanos, join, plan
 from thetastream.joins.join_many import join_many
@@ -21,7 +22,6 @@ from thetastream.results.question import query
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.subscription import subscribe
 from thetastream.runtime.control.policies import TwoPhaseScaling
-from thetastream.spark.changes import changes
 from thetastream.spark.event_time import by_arrival
 from thetastream.spark.observe.export import export_metrics
 from thetastream.spark.observe.metrics import metrics

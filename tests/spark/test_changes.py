@@ -224,3 +224,55 @@ def test_what_a_delta_table_cannot_take(spark: SparkSession, tmp_path: Path) -> 
         th.apply_changes(str(tmp_path / "t"), "id", query="q")(rows.drop("_change_type"), 0)
     with pytest.raises(th.QueryError, match="STORE_COLUMN"):
         th.apply_changes(str(tmp_path / "t"), "x", query="q")(rows, 0)
+
+
+@pytest.mark.parametrize("has_time", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_upserts_are_changes(
+    spark: SparkSession, tmp_path: Path, has_time: bool, only_epochs_with_rows: None
+) -> None:
+    """The column w has the order of the rows; a negative price deletes."""
+    orders, store = Feed(spark, tmp_path / "o"), th.ParquetStore(str(tmp_path / "store"))
+    checkpoint = tmp_path / "checkpoint"
+
+    def run() -> Counter[tuple[int, int]]:
+        rows = orders.open()
+        rows = rows.withWatermark("ts", "1 hour") if has_time else rows
+        changed = th.changes(rows, format="upsert", key="id", sequence="w", deleted="price < 0").drop("w")
+        changed = changed if has_time else changed.withWatermark("ts", "1 hour")
+        assert changed.columns == ["id", "ts", "price", "_change_type"]
+        pairs = th.join({"o": changed, "c": changed}, on="o.id < c.id AND o.price = c.price", within="1 hour")
+        th.write(pairs, store, checkpoint=str(checkpoint), trigger="available now").awaitTermination()
+        return count(store.read().to_pylist())
+
+    orders.add((1, 10, 5), (2, 11, 5), (3, 12, 5), w=1)
+    assert run() == {(1, 2): 1, (1, 3): 1, (2, 3): 1}
+    # Row 1 changes twice in one epoch, row 2 comes again as it was, and an older row 3 comes too late.
+    orders.add((1, 10, 9), (2, 11, 5), w=2)
+    orders.add((3, 12, 7), w=0)
+    assert run() == {(2, 3): 1}
+    orders.add((3, 12, -1), w=3)
+    orders.add((1, 13, 5), w=4)
+    assert run() == {(1, 2): 1}
+    first = store.read_snapshot(1)["_change_type"].to_pylist()
+    second = store.read_snapshot(2)["_change_type"].to_pylist()
+    assert (first, second) == (["insert"] * 3, ["delete"] * 2)
+
+
+def test_upserts_of_a_batch_are_the_latest_rows(spark: SparkSession) -> None:
+    rows = [(1, "a", 1), (2, "b", 2), (1, "c", 3), (2, None, 4), (3, "d", 5), (3, "e", 4)]
+    frame = spark.createDataFrame(rows, "id INT, name STRING, n INT")
+    changed = th.changes(frame, format="upsert", key=["id"], sequence="n", deleted="name IS NULL")
+    assert sorted(map(tuple, changed.collect())) == [(1, "c", 3, "insert"), (3, "d", 5, "insert")]
+    assert changed.schema["_change_type"].metadata
+    for refused, asked in (
+        ("CHANGES_FORMAT.*key, deleted is for upserts", {"key": "id", "deleted": "name IS NULL"}),
+        ("CHANGES_FORMAT.*not 'debezium'", {"format": "debezium"}),
+        ("CHANGES_FORMAT.*no signs", {"format": "upsert", "key": "id", "sign": "n"}),
+        ("CHANGES_FORMAT.*key must name", {"format": "upsert"}),
+        ("UNKNOWN_COLUMN.*'x'", {"format": "upsert", "key": "x"}),
+        ("UNRESOLVED_COLUMN.*sequence", {"format": "upsert", "key": "id", "sequence": "offset"}),
+        ("CHANGES_FORMAT.*SQL expression", {"format": "upsert", "key": "id", "deleted": 3}),
+        ("CHANGES_FORMAT.*must be a condition", {"format": "upsert", "key": "id", "deleted": "n + 1"}),
+    ):
+        with pytest.raises(th.QueryError, match=refused):
+            th.changes(frame, **asked)  # type: ignore[arg-type]

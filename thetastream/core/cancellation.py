@@ -113,6 +113,18 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
     return np.flatnonzero(~is_cancelled)
 
 
+def number_rows(columns: Sequence[pa.Array]) -> Int64s:
+    """Number rows by their values in these columns, so that exactly the equal rows have one number.
+
+    >>> number_rows([pa.array([1, 1, None]), pa.array(["a", "b", "a"])]).tolist()
+    [0, 1, 2]
+    """
+    numbers = _number_values(columns[0])
+    for column in columns[1:]:
+        numbers = _number_pairs(numbers, _number_values(column))
+    return numbers
+
+
 def _number_pairs(first: Int64s, second: Int64s) -> Int64s:
     """Number the pairs of two numbers from 0, so that exactly the equal pairs have one number."""
     numbers: Int64s = np.unique(first * (int(second.max(initial=0)) + 1) + second, return_inverse=True)[1]

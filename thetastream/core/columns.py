@@ -13,6 +13,7 @@ A *block* is an Arrow record batch of tuples. Its columns are
                      result of three or more streams
     o                place of the tuple in the arrivals of both streams
     i                number that a unit gives to a tuple of a preserved stream (outer, semi, anti joins)
+    q, gone          order of an upsert among those of its key, and whether its key has no row any more
     w                sign of the tuple: 1 if it was inserted, -1 if it was deleted; only for changes
     r                part of the value by which partners are ranked that the stream of the tuple determines
     sender           number of the unit that sends a candidate pair or a decided tuple to a second unit
@@ -50,6 +51,7 @@ ARRIVAL = "o"
 TUPLE = "i"
 RANKED = "r"
 SIGN = "w"
+UPSERT_KEY, UPSERT_ORDER, UPSERT_GONE = "k0", "q", "gone"
 SENDER = "sender"
 DECIDED = "decided"
 NUMBERS = "left_number", "right_number"

@@ -1,4 +1,4 @@
-"""Streams of changes: ``th.changes`` reads which rows are inserted and which are deleted.
+"""Streams of changes: reads which rows are inserted and which are deleted, and marks them.
 
     Delta, Spark's changes()   insert, update_postimage -> insert;  delete, update_preimage -> delete
     a column of signs          1 -> insert;  -1 -> delete
@@ -26,49 +26,13 @@ class UnmarkedChangesWarning(UserWarning):
     """A stream has a column ``_change_type`` and was not given to ``th.changes``, so its deletes are rows."""
 
 
-def changes(df: DataFrame, *, sign: str | None = None) -> DataFrame:
-    """Read rows that are inserted, updated and deleted, so that a join follows the changes.
-
-    A delete names the whole old row. An update is a delete of the old row and an insert of the new one.
-    Results are changes too: if a row is deleted, its results are deleted. After each epoch, the inserts and
-    deletes of all results so far add up to the join of the rows that are there.
-
-    A delete is late if the event time of its row is at or before the watermark. So the delay of the watermark
-    is the time for which a row may change. A late delete is dropped and counted (``late_deletes``), and the
-    results of its row stay.
-
-    Parameters
-    ----------
-    df : DataFrame
-        A stream or batch DataFrame: Delta's change feed (``readChangeFeed``), Spark's ``changes()``, or any
-        other one with a column of signs.
-    sign : str, optional
-        A column that is 1 for an inserted row and -1 for a deleted row. By default, the column
-        ``_change_type`` says what happened to a row: ``insert``, ``delete``, ``update_preimage`` or
-        ``update_postimage``.
-
-    Returns
-    -------
-    DataFrame
-        The columns of the row, and last ``_change_type``, which is ``insert`` or ``delete``. The columns
-        ``_commit_version`` and ``_commit_timestamp`` are dropped, and so is the column of signs. You may call
-        ``withWatermark`` on it, filter rows, and select columns together with ``_change_type``. Computed
-        columns must depend on the row alone, because the delete of a row must equal its insert.
+def read_changes(df: DataFrame, sign: str | None) -> DataFrame:
+    """Read changes from a change feed, or from a column of signs.
 
     Raises
     ------
     QueryError
-        CHANGES_COLUMN if there is no column that says what happened to a row. While the query runs, Spark
-        raises CHANGES_VALUE if the column has another value.
-
-    Examples
-    --------
-    >>> import thetastream as th
-    >>> feed = spark.readStream.format("delta").option("readChangeFeed", "true")  # doctest: +SKIP
-    >>> orders = th.changes(feed.table("orders")).withWatermark("ts", "2 hours")  # doctest: +SKIP
-    >>> pairs = th.join(
-    ...     {"o": orders, "c": clicks}, on="o.price > c.bid", within="10 minutes"
-    ... )  # doctest: +SKIP
+        CHANGES_COLUMN if there is no column that says what happened to a row.
     """
     known = ", ".join(df.columns)
     if sign is not None:

@@ -84,7 +84,7 @@ def _route_stream(
     flat = select_block_columns(plan, stream)
     spreads_equal = False
     may_drop_or_change = coordination.shed is not None or coordination.control is not None
-    if may_drop_or_change or reads_hashes(fitted.planned.router.model):
+    if HASH not in flat.columns and (may_drop_or_change or reads_hashes(fitted.planned.router.model)):
         # A delete has the hash of its insert. Both go to the same units, so that they can cancel each other.
         types = {field.name: field.dataType.simpleString() for field in flat.schema if field.name != SIGN}
         hashed = [name for name, text in types.items() if not any(word in text for word in _UNHASHED)]

@@ -1,0 +1,167 @@
+"""``th.changes`` reads rows that are inserted, updated and deleted.
+
+change feed, signs  ->  each row is an insert or a delete already      (``thetastream.spark.changes``)
+upserts             ->  units find the row that each row replaces      (``thetastream.engine.latest``)
+"""
+
+from collections.abc import Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, MapType
+
+from thetastream.core.columns import CHANGE_TYPE, MARK
+from thetastream.core.errors import QueryError, raise_problems
+from thetastream.families.upserts import GONE_SOURCE, ORDER_SOURCE, Upserts
+from thetastream.joins.ask.refusals import summarize, unlogged
+from thetastream.joins.ask.session import SparkSessionChecks
+from thetastream.joins.ask.streams import read_streams
+from thetastream.lowering.domains import quote
+from thetastream.runtime.flow import RunContext
+from thetastream.spark.changes import mark_changes, read_changes
+from thetastream.spark.dataflow.build import build
+from thetastream.spark.session.configure import count_partitions
+
+UPSERT = "upsert"
+_ALIAS = "upserts"
+"""The alias of the stream in messages and counters."""
+
+
+def changes(
+    df: DataFrame,
+    *,
+    sign: str | None = None,
+    format: str | None = None,
+    key: str | Sequence[str] | None = None,
+    sequence: str | None = None,
+    deleted: str | None = None,
+) -> DataFrame:
+    """Read rows that are inserted, updated and deleted, so that a join follows the changes.
+
+    A delete names the whole old row. An update is a delete of the old row and an insert of the new one.
+    Results are changes too: if a row is deleted, its results are deleted. After each epoch, the inserts and
+    deletes of all results so far add up to the join of the rows that are there.
+
+    A delete is late if the event time of its row is at or before the watermark. So the delay of the watermark
+    is the time for which a row may change. A late delete is dropped and counted (``late_deletes``), and the
+    results of its row stay.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A stream or batch DataFrame: Delta's change feed (``readChangeFeed``), Spark's ``changes()``, or any
+        other one with a column of signs.
+    sign : str, optional
+        A column that is 1 for an inserted row and -1 for a deleted row. By default, the column
+        ``_change_type`` says what happened to a row: ``insert``, ``delete``, ``update_preimage`` or
+        ``update_postimage``.
+    format : {"upsert"}, optional
+        ``"upsert"``: each row replaces the row of its key. Units keep the latest row of each key and find out
+        what changes. Call ``withWatermark`` before, and a row is forgotten when the watermark has passed it;
+        otherwise, the rows of all keys are kept.
+    key : str or sequence of str, optional
+        For upserts, the columns that identify a row.
+    sequence : str, optional
+        For upserts, a SQL expression by which the rows of a key are ordered, for example ``"offset"``. A row
+        with a smaller value than the present row of its key is left out. By default, the last row that
+        arrives counts. Rows of one key must then come from one partition of the source.
+    deleted : str, optional
+        For upserts, a SQL condition that is true if the key has no row any more, as ``"value IS NULL"``.
+
+    Returns
+    -------
+    DataFrame
+        The columns of the row, and last ``_change_type``, which is ``insert`` or ``delete``. The columns
+        ``_commit_version`` and ``_commit_timestamp`` are dropped, and so is the column of signs. You may call
+        ``withWatermark`` on it, filter rows, and select columns together with ``_change_type``. Computed
+        columns must depend on the row alone, because the delete of a row must equal its insert.
+
+    Raises
+    ------
+    QueryError
+        CHANGES_COLUMN if there is no column that says what happened to a row, CHANGES_FORMAT if arguments do
+        not fit together, UNKNOWN_COLUMN, or INVALID_CONDITION if Spark refuses an expression. While the query
+        runs, Spark raises CHANGES_VALUE if the column has another value.
+    SessionError
+        The Spark session lacks a setting that upserts over streams need.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> feed = spark.readStream.format("delta").option("readChangeFeed", "true")  # doctest: +SKIP
+    >>> orders = th.changes(feed.table("orders")).withWatermark("ts", "2 hours")  # doctest: +SKIP
+    >>> pairs = th.join(
+    ...     {"o": orders, "c": clicks}, on="o.price > c.bid", within="10 minutes"
+    ... )  # doctest: +SKIP
+    >>> stock = kafka_rows.withWatermark("ts", "1 hour")  # doctest: +SKIP
+    >>> stock = th.changes(stock, format="upsert", key="id", sequence="offset")  # doctest: +SKIP
+    """
+    of_upserts = {"key": key, "sequence": sequence, "deleted": deleted}
+    if format is None:
+        given = [name for name, value in of_upserts.items() if value is not None]
+        if given:
+            raise QueryError("CHANGES_FORMAT", f'{", ".join(given)} is for upserts; give format="upsert" too')
+        return read_changes(df, sign)
+    if format != UPSERT:
+        raise QueryError("CHANGES_FORMAT", f'format must be "upsert" or left out, not {format!r}')
+    if sign is not None:
+        raise QueryError("CHANGES_FORMAT", "upserts have no signs; leave sign out")
+    keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
+    if not keys or not all(isinstance(one, str) for one in keys):
+        raise QueryError("CHANGES_FORMAT", f"key must name the columns that identify a row, not {key!r}")
+    return _follow_upserts(df, keys, sequence, deleted)
+
+
+def _follow_upserts(
+    df: DataFrame, keys: tuple[str, ...], sequence: str | None, deleted: str | None
+) -> DataFrame:
+    """Turn upserts into changes, by units that keep the latest row of each key."""
+    # 1. Read the columns of the row, and compute the order of rows and which are deleted.
+    for name in keys:
+        if name not in df.columns:
+            what = f"key names {name!r}, but the stream has the columns {', '.join(df.columns)}"
+            raise QueryError("UNKNOWN_COLUMN", what)
+        if isinstance(df.schema[name].dataType, MapType):
+            raise QueryError("UNSUPPORTED_TYPE", f"key names {name!r}, and a map identifies no row")
+    if CHANGE_TYPE in df.columns:
+        raise QueryError("CHANGES_FORMAT", f"upserts must have no column {CHANGE_TYPE!r}; drop it")
+    read = read_streams({_ALIAS: df}, False, None, {})
+    raise_problems(read.problems)
+    (stream,) = read.streams
+    source = _add_expression(df, sequence, ORDER_SOURCE, "sequence")
+    source = _add_expression(source, deleted, GONE_SOURCE, "deleted")
+    if deleted is not None and not isinstance(source.schema[GONE_SOURCE].dataType, BooleanType):
+        raise QueryError("CHANGES_FORMAT", f"deleted must be a condition, and {deleted!r} is none")
+    # 2. Build the units.
+    spark = df.sparkSession
+    flow = Upserts(stream, keys, sequence, deleted).flow(count_partitions(spark))
+    if df.isStreaming:
+        raise_problems(SparkSessionChecks(spark).find_problems(flow.stages[0].spec.n_units))
+    changed = build(flow, [source], RunContext())
+    # 3. The event time is that of the stream, as it is behind a join.
+    if stream.event_time is not None and stream.watermark_delay_us is not None:
+        delay_ms = stream.watermark_delay_us // 1000
+        columns = [
+            F.col(quote(name)).alias(name, metadata={MARK: delay_ms})
+            if name == stream.event_time
+            else quote(name)
+            for name in changed.columns
+        ]
+        changed = changed.select(*columns)
+    return mark_changes(changed)
+
+
+def _add_expression(df: DataFrame, text: str | None, name: str, what: str) -> DataFrame:
+    """Add the values of a SQL expression as a column."""
+    if text is None:
+        return df
+    if not isinstance(text, str):
+        raise QueryError("CHANGES_FORMAT", f"{what} must be a SQL expression, not {text!r}")
+    try:
+        with unlogged():
+            added = df.withColumn(name, F.expr(text))
+            _ = added.schema
+    except AnalysisException as error:
+        raise summarize(error, what) from error
+    return added
