@@ -29,6 +29,7 @@ from starlette.staticfiles import StaticFiles
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.results.store import Store
 from thetastream.results.subscription import refuse_future, refuse_gap
+from thetastream.service.access import Access, Door, get_access, make_access
 from thetastream.service.bodies import (
     ALL,
     EVENTS,
@@ -75,6 +76,8 @@ def build_app(
     *,
     metrics: Sequence[Path] = (),
     token: str | None = None,
+    tokens: Sequence[Access] = (),
+    audit: Path | None = None,
     limits: Limits | None = None,
 ) -> FastAPI:
     """Build the service as an ASGI application.
@@ -86,7 +89,12 @@ def build_app(
     metrics : sequence of Path
         Files that ``th.export_metrics(json_lines=)`` writes. Clients see the queries of these files.
     token : str, optional
-        The text that clients must send. Without a token, the service answers only requests to localhost.
+        The text that clients must send, who may then do everything. Without any token, the service answers
+        only requests to localhost.
+    tokens : sequence of Access, optional
+        More tokens, each with its rights, as ``thetastream.service.read_tokens`` reads them.
+    audit : Path, optional
+        A file that gets one line of JSON for each question, subscription and look at the queries.
     limits : Limits, optional
         The limits of questions and subscriptions.
 
@@ -108,7 +116,9 @@ def build_app(
         refuse_token(token, "the service")
     # The documentation pages of FastAPI are off, because they load scripts from another host.
     app = FastAPI(title="Thetastream", version=version("thetastream"), docs_url=None, redoc_url=None)
-    app.add_middleware(Guard, token=token)
+    known = [*([] if token is None else [make_access(token)]), *tokens]
+    app.add_middleware(Guard, known=known)
+    door = Door(audit)
 
     @app.exception_handler(ThetastreamError)
     def refuse(request: Request, error: ThetastreamError) -> Response:
@@ -132,8 +142,8 @@ def build_app(
     async def check_health() -> HealthBody:
         return HealthBody(ok=True)
 
-    add_query_routes(app, metrics)
-    add_store_routes(app, stores, limits or Limits())
+    add_query_routes(app, door, metrics)
+    add_store_routes(app, door, stores, limits or Limits())
     add_page(app)
     return app
 
@@ -144,14 +154,16 @@ def _write_problem(
     return JSONResponse({"condition": condition, "message": message}, status, headers)
 
 
-def add_query_routes(app: FastAPI, metrics: Sequence[Path]) -> None:
+def add_query_routes(app: FastAPI, door: Door, metrics: Sequence[Path]) -> None:
     """Add the route of the queries whose metrics are in these files."""
     files = [MetricsFile(path) for path in metrics]
 
     @app.get("/queries", responses=PROBLEMS)
     def list_queries(
+        request: Request,
         epochs: Annotated[int, Query(ge=1, le=KEPT_EPOCHS)] = SHOWN_EPOCHS,
     ) -> list[RunningQuery]:
+        door.admit(request, "watch")
         return [
             describe_query(name, state, lines, epochs)
             for file in files
@@ -159,20 +171,21 @@ def add_query_routes(app: FastAPI, metrics: Sequence[Path]) -> None:
         ]
 
 
-def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) -> None:
+def add_store_routes(app: FastAPI, door: Door, stores: Mapping[str, Store], limits: Limits) -> None:
     """Add the routes of these stores."""
     seats = SubscriberLimits(limits.subscribers, limits.subscribers_per_client)
     feeds = {name: Feed(store) for name, store in stores.items()}
     questions = Questions(stores, limits)
 
     @app.get("/stores", responses=PROBLEMS)
-    def list_stores() -> StoreList:
-        return StoreList(
-            version=app.version, stores={name: describe_store(store) for name, store in stores.items()}
-        )
+    def list_stores(request: Request) -> StoreList:
+        access = get_access(request)
+        seen = {name: describe_store(store) for name, store in stores.items() if access.sees(name)}
+        return StoreList(version=app.version, stores=seen)
 
     @app.get("/stores/{name}/snapshots", responses=PROBLEMS)
-    def list_snapshots(name: str, after: After = 0) -> list[SnapshotBody]:
+    def list_snapshots(request: Request, name: str, after: After = 0) -> list[SnapshotBody]:
+        door.admit(request, "ask", name)
         return [describe_snapshot(one) for one in questions.find_store(name).snapshots(after)]
 
     @app.get("/stores/{name}/snapshots/{number}", response_class=Response, responses={**PROBLEMS, **ROWS})
@@ -183,6 +196,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         first: Annotated[int | None, Query(ge=1, le=LARGEST_NUMBER)] = None,
         accept: Annotated[str, Header()] = JSON,
     ) -> Response:
+        door.admit(request, "ask", name, snapshot=number)
         store = questions.find_store(name)
         return await questions.answer(request, partial(store.open_snapshot, number), ALL, accept, first)
 
@@ -190,6 +204,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
     async def query(
         request: Request, name: str, body: QueryBody, accept: Annotated[str, Header()] = JSON
     ) -> Response:
+        door.admit(request, "ask", name, **body.model_dump(exclude_unset=True))
         store = questions.find_store(name)
         open_rows = partial(store.open, body.snapshot, body.since, body.until, body.key)
         return await questions.answer(request, open_rows, body.sql, accept)
@@ -202,6 +217,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         sql: str | None = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
+        door.admit(request, "subscribe", name, since=since, sql=sql)
         store = questions.find_store(name)
         feed = feeds[name]
         seen = _read_event_id(last_event_id) if last_event_id else since

@@ -24,6 +24,7 @@ from thetastream.results.store import Store
 from thetastream.service.statement_worker import ARROW, JSON
 
 STATUS = {
+    "FORBIDDEN": 403,
     "NO_STORE": 404,
     "UNKNOWN_STORE": 404,
     "UNKNOWN_SNAPSHOT": 404,

@@ -9,7 +9,7 @@ site of a request in the headers ``Sec-Fetch-Site`` and ``Origin``, and only tho
 are answered.
 """
 
-import hmac
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse
 
 from thetastream.core.errors import QueryError
 from thetastream.core.listening import is_loopback, read_host
+from thetastream.service.access import EVERYBODY, Access, find_access
 
 PUBLIC, PAGE = ("/health", "/"), "/page/"
 """Paths that need no token, and a prefix of such paths. Their answers contain no results and no queries."""
@@ -35,11 +36,14 @@ ANSWER_HEADERS = {
 
 
 class Guard:
-    """An ASGI middleware that refuses requests of clients that may not use the service."""
+    """An ASGI middleware that refuses requests of clients that may not use the service.
 
-    def __init__(self, app: Any, token: str | None) -> None:
+    It hands on what the client of a request may do, as ``scope["state"]["access"]``.
+    """
+
+    def __init__(self, app: Any, known: Sequence[Access]) -> None:
         self._app = app
-        self._token = token
+        self._known = known
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request, or pass it on."""
@@ -57,15 +61,17 @@ class Guard:
         if _is_foreign(headers, scope):
             what = "the service answers requests of its own page only, not those of other sites in a browser"
             return _make_refusal(403, "FORBIDDEN_ORIGIN", what)
-        if self._token is None:
+        if not self._known:
+            scope.setdefault("state", {})["access"] = EVERYBODY
             if is_loopback(read_host(headers.get("host", ""))):
                 return None
             return _make_refusal(
                 403, "FORBIDDEN_HOST", "a service without a token answers for localhost only"
             )
         kind, _, given = headers.get("authorization", "").partition(" ")
-        is_known = kind.lower() == "bearer" and hmac.compare_digest(given.encode(), self._token.encode())
-        if is_known or scope["path"] in PUBLIC or scope["path"].startswith(PAGE):
+        access = find_access(self._known, given) if kind.lower() == "bearer" else None
+        scope.setdefault("state", {})["access"] = access
+        if access or scope["path"] in PUBLIC or scope["path"].startswith(PAGE):
             return None
         what = "give the token of the service in the header 'Authorization: Bearer TOKEN'"
         return _make_refusal(401, "TOKEN", what, {"WWW-Authenticate": "Bearer"})

@@ -61,6 +61,18 @@ def add_serve(add: AddCommand) -> None:
         metavar="FILE",
         help=f"the file with the token that clients must send (default: the variable {TOKEN})",
     )
+    parser.add_argument(
+        "--tokens",
+        type=Path,
+        metavar="FILE",
+        help="a TOML file of tokens: a table [NAME] for each client, with sha256, stores and rights",
+    )
+    parser.add_argument(
+        "--audit",
+        type=Path,
+        metavar="FILE",
+        help="the file that gets a line of JSON for each question: who asked what, and when",
+    )
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate, for HTTPS")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="the key of the certificate")
     parser.add_argument(
@@ -88,7 +100,7 @@ def serve(arguments: argparse.Namespace) -> int:
     try:
         import duckdb  # noqa: F401 (the processes of statements need it)
 
-        from thetastream.service import Limits, Server, build_app
+        from thetastream.service import Limits, Server, build_app, read_tokens
         from thetastream.service.guard import refuse_token
     except ImportError as error:
         what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
@@ -98,16 +110,27 @@ def serve(arguments: argparse.Namespace) -> int:
         raise QueryError("BAD_VALUE", "serve needs a store, or --metrics FILE")
     token = read_token(arguments.token_file)
     is_local = is_loopback(arguments.host)
-    if token is None and not is_local:
+    if token is None and arguments.tokens is None and not is_local:
         what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
-        raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file")
+        raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file or --tokens")
     if token is not None:
         refuse_token(token, TOKEN if arguments.token_file is None else str(arguments.token_file))
     connections = min(Limits.connections, _allow_files() - OWN_FILES)
     stores = read_stores(arguments.store)
     limits = Limits(rows=arguments.max_rows, memory=arguments.memory, connections=connections)
     refuse_missing_files(arguments.metrics)
-    app = build_app(stores, metrics=arguments.metrics, token=token, limits=limits)
+    tokens = []
+    if arguments.tokens is not None:
+        text = _read_private(arguments.tokens, "--tokens")
+        tokens = read_tokens(text, str(arguments.tokens), list(stores))
+    app = build_app(
+        stores,
+        metrics=arguments.metrics,
+        token=token,
+        tokens=tokens,
+        audit=arguments.audit,
+        limits=limits,
+    )
     server = Server(
         app, limits, tls_cert=arguments.tls_cert, tls_key=arguments.tls_key, proxy=arguments.proxy
     )
@@ -187,10 +210,7 @@ def read_named_store(text: str) -> tuple[str, Store]:
 
 def read_token(file: Path | None) -> str | None:
     """Read the token from a file, or from the environment; None if there is none."""
-    try:
-        token = os.environ.get(TOKEN) if file is None else _read_private(file).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise QueryError("TOKEN", f"--token-file must name a file that can be read: {error}") from error
+    token = os.environ.get(TOKEN) if file is None else _read_private(file, "--token-file").strip()
     if token is not None and len(token) < SHORTEST_TOKEN:
         where = f"the variable {TOKEN}" if file is None else str(file)
         what = f"a token must have at least {SHORTEST_TOKEN} characters, and that of {where} has {len(token)}"
@@ -198,21 +218,24 @@ def read_token(file: Path | None) -> str | None:
     return token
 
 
-def _read_private(file: Path) -> str:
-    """Read a file that only this user can read.
+def _read_private(file: Path, option: str) -> str:
+    """Read a file that only this user can read. ``option`` names it in errors.
 
     Raises
     ------
     QueryError
         TOKEN.
     """
-    with file.open() as opened:
-        # The file that is read, also if another one takes its place.
-        known = os.fstat(opened.fileno())
-        if known.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or known.st_uid not in (os.geteuid(), 0):
-            what = f"--token-file must name a file that only this user can read, and others can read {file}"
-            raise QueryError("TOKEN", f"{what}: make a new token, and call chmod 600 {file}")
-        return opened.read()
+    try:
+        with file.open() as opened:
+            # The file that is read, also if another one takes its place.
+            known = os.fstat(opened.fileno())
+            if known.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or known.st_uid not in (os.geteuid(), 0):
+                what = f"{option} must name a file that only this user can read, and others can read {file}"
+                raise QueryError("TOKEN", f"{what}: make a new token, and call chmod 600 {file}")
+            return opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError("TOKEN", f"{option} must name a file that can be read: {error}") from error
 
 
 def add_verify(add: AddCommand) -> None:

@@ -1,0 +1,129 @@
+"""Tokens with rights, and the file that says who asked what."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.service import make_pairs, run_service
+from thetastream.app.cli import build_parser
+from thetastream.app.cli.serving import serve
+from thetastream.core.errors import QueryError
+from thetastream.service import Access, read_tokens
+from thetastream.service.access import digest_token, find_access
+from thetastream.stores import ParquetStore
+
+ADMIN, DASHBOARD, FEED = "the token of the admin", "the token of a dashboard", "the token of a feed"
+DIGEST = digest_token(DASHBOARD)
+
+
+def send(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def write_tokens() -> str:
+    return f"""
+    [dashboard]
+    sha256 = "{DIGEST}"
+    stores = ["pairs"]
+    rights = ["ask"]
+    [feed]
+    sha256 = "{digest_token(FEED)}"
+    stores = ["others"]
+    rights = ["ask", "subscribe"]
+    """
+
+
+def test_each_token_has_its_stores_and_rights(tmp_path: Path) -> None:
+    store = make_pairs(tmp_path)
+    stores = {"pairs": store, "others": store}
+    tokens = read_tokens(write_tokens(), "tokens.toml", list(stores))
+    audit = tmp_path / "audit.jsonl"
+    asked = [
+        ("POST", "/stores/pairs/query", {ADMIN: 200, DASHBOARD: 200, FEED: 403}),
+        ("GET", "/stores/pairs/snapshots", {ADMIN: 200, DASHBOARD: 200, FEED: 403}),
+        ("GET", "/stores/pairs/snapshots/1", {ADMIN: 200, DASHBOARD: 200, FEED: 403}),
+        ("GET", "/stores/pairs/subscribe?since=99", {ADMIN: 404, DASHBOARD: 403, FEED: 403}),
+        ("GET", "/stores/others/subscribe?since=99", {ADMIN: 404, DASHBOARD: 403, FEED: 404}),
+        ("GET", "/stores/missing/snapshots", {ADMIN: 404, DASHBOARD: 403, FEED: 403}),
+        ("GET", "/stores/pairs%2F..%2Fothers/snapshots", {ADMIN: 404, DASHBOARD: 404, FEED: 404}),
+        ("GET", "/queries", {ADMIN: 200, DASHBOARD: 403, FEED: 403}),
+        ("GET", "/health", {ADMIN: 200, DASHBOARD: 200, FEED: 200}),
+    ]
+    with (
+        run_service(stores, token=ADMIN, tokens=tokens, audit=audit) as address,
+        httpx.Client(base_url=address, timeout=20) as client,
+    ):
+        for method, path, expected in asked:
+            for token, status in expected.items():
+                body: Any = {"sql": "SELECT 1 AS one"} if method == "POST" else None
+                answer = client.request(method, path, json=body, headers=send(token))
+                assert answer.status_code == status, (path, token, answer.text)
+                if status == 403:
+                    assert answer.json()["condition"] == "FORBIDDEN"
+            assert path == "/health" or client.request(method, path, json=body).status_code == 401
+        seen = {
+            token: client.get("/stores", headers=send(token)).json()["stores"] for token in (DASHBOARD, FEED)
+        }
+        assert {token: list(names) for token, names in seen.items()} == {
+            DASHBOARD: ["pairs"],
+            FEED: ["others"],
+        }
+        for wrong in (DIGEST, DASHBOARD + "x", "x", DASHBOARD.upper()):
+            assert client.get("/stores", headers=send(wrong)).status_code == 401
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [line["admitted"] for line in lines[:3]] == [True, True, False]
+    assert lines[1] | {"at": ""} == {
+        "at": "",
+        "token": "dashboard",
+        "client": "127.0.0.1",
+        "right": "ask",
+        "admitted": True,
+        "store": "pairs",
+        "sql": "SELECT 1 AS one",
+    }
+    assert stat.S_IMODE(audit.stat().st_mode) == 0o600
+    assert not any(token in audit.read_text() for token in (ADMIN, DASHBOARD, FEED))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "must have a table for each client"),
+        ("x = 1", "must have only tables"),
+        ("[a", "must be TOML"),
+        ("[a]", "64 digits"),
+        (f"[a]\nsha256 = '{DASHBOARD}'", "64 digits"),
+        (f"[a]\nsha256 = '{DIGEST}'\nstore = 'pairs'", "has no 'store'"),
+        (f"[a]\nsha256 = '{DIGEST}'\nstores = 'pairs'", "must be a list"),
+        (f"[a]\nsha256 = '{DIGEST}'\nstores = ['pair']", "did you mean 'pairs'"),
+        (f"[a]\nsha256 = '{DIGEST}'\nrights = ['write']", "there are ask, subscribe, watch"),
+    ],
+)
+def test_a_wrong_file_of_tokens_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(QueryError, match=rf"(?s)TOKEN.*{expected}"):
+        read_tokens(text, "tokens.toml", ["pairs"])
+
+
+def test_the_first_of_equal_tokens_counts() -> None:
+    both = [Access("one", DIGEST), Access("two", DIGEST)]
+    found = find_access(both, DASHBOARD)
+    assert found is not None
+    assert found.name == "one"
+    assert find_access(both, "another") is None
+
+
+def test_a_file_of_tokens_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    make_pairs(tmp_path)
+    file = tmp_path / "tokens.toml"
+    file.write_text(write_tokens())
+    file.chmod(0o644)
+    with pytest.raises(QueryError, match=r"TOKEN.*--tokens must name a file that only this user can read"):
+        run_serve([str(ParquetStore(str(tmp_path / "pairs")).path), "--tokens", str(file)])
+
+
+def run_serve(arguments: list[str]) -> None:
+    serve(build_parser().parse_args(["serve", *arguments]))
