@@ -119,21 +119,28 @@ class TableFolder:
             if read_task().partition == 0:
                 self.sweep()
             for block in gather(map(drop_fillers, batches), RUN_ROWS, RUN_BYTES, RUN_BYTES):
-                rows, content = _cut_hashes(block)
-                run = build(plan, rows)
-                path = self._folder_of_host / uuid.uuid4().hex
-                segment_cache.save(path, run, plan)
-                if not path.exists():
-                    what = f"the rows of a table must be staged in {path.parent}, and its disk refuses them"
-                    raise StateError("TABLE_FOLDER", f"{what}; make room there, or name another mailbox=")
-                if is_uri(self.root):
-                    self._open_folder("runs").write(path.name, path.read_bytes())
-                yield pa.RecordBatch.from_pylist(
-                    [{"run": path.name, "n_rows": run.n_rows, "nbytes": run.nbytes, "content": content}],
-                    schema=STAGED,
-                )
+                yield self._write_run(plan, block)
+                del block
+            # Arrow keeps the memory of the largest run for later, and Spark keeps the worker.
+            pa.default_memory_pool().release_unused()
 
         return stage
+
+    def _write_run(self, plan: IndexPlan, block: pa.RecordBatch) -> pa.RecordBatch:
+        """Write rows of a table as a run, and describe it in a row."""
+        rows, content = _cut_hashes(block)
+        run = build(plan, rows)
+        path = self._folder_of_host / uuid.uuid4().hex
+        segment_cache.save(path, run, plan)
+        if not path.exists():
+            what = f"the rows of a table must be staged in {path.parent}, and its disk refuses them"
+            raise StateError("TABLE_FOLDER", f"{what}; make room there, or name another mailbox=")
+        if is_uri(self.root):
+            self._open_folder("runs").write(path.name, path.read_bytes())
+        return pa.RecordBatch.from_pylist(
+            [{"run": path.name, "n_rows": run.n_rows, "nbytes": run.nbytes, "content": content}],
+            schema=STAGED,
+        )
 
     def open_versions(self, name: str) -> TableVersions:
         """Open the versions of a table."""
