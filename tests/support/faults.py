@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import psutil
@@ -183,6 +183,9 @@ def environment_of_processes() -> dict[str, str]:
 class Job:
     """A streaming join whose streams, sink and checkpoint are in ``folder``."""
 
+    module: ClassVar[str] = "tests.support.faults"
+    """The module that runs such a job as a process."""
+
     folder: str
     master: str = "local[2]"
     conf: dict[str, str] = field(default_factory=dict)
@@ -230,7 +233,7 @@ class Job:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Run the rest of the stream in a new process, which leads its own process group."""
-        command = [sys.executable, "-m", "tests.support.faults", json.dumps(asdict(self))]
+        command = [sys.executable, "-m", self.module, json.dumps(asdict(self))]
         environment = environment_of_processes()
         for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT"):
             environment.pop(name, None)

@@ -21,7 +21,10 @@ VERSION_SHOWN = (
     " longest_ms|longest epoch from the change on (ms); longer_s|longer by s; until_s|read after s; target;"
     " is_correct|answers are equal"
 )
-FIRST_SHOWN = "query; first_ms|first epoch (ms); of_stateless|of the stateless query; target; is_correct|answers are equal"
+FIRST_SHOWN = (
+    "query; first_ms|first epoch (ms); of_stateless|of the stateless query; target;"
+    " is_correct|answers are equal"
+)
 EPOCH, BEFORE, AFTER = 100_000, 8, 6
 """Rows of an epoch, epochs before the table changes, and epochs that read the new version."""
 PATIENCE_S = 180

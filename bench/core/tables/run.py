@@ -45,7 +45,8 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
 
     with contextlib.closing(Clock()) as clock:
         announce("warming up")
-        streams.run_case(clock, Case("warm-up", 1_000), n // 4, epochs, 1, asked.seed)
+        for how in ("inner", "left"):
+            streams.run_case(clock, Case(f"warm-up, {how}", 1_000, how), n, epochs, 1, asked.seed)
         for case in streams.CASES:
             note("streams", streams.run_case(clock, case, n, epochs, repeat, asked.seed))
         session, inner = clock.session(), streams.CASES[0]
