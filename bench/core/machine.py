@@ -60,6 +60,15 @@ def resident_bytes(process: psutil.Process) -> int:
     return int(getattr(memory, "pss", memory.rss))
 
 
+def mapped_bytes(process: psutil.Process) -> int:
+    """Return the part of the PSS of a process that lies in files, or 0 if the kernel gives no PSS."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss_File:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 def process_tree(pid: int | None = None) -> list[psutil.Process]:
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]

@@ -18,7 +18,7 @@ import thetastream as th
 from bench.core import spark
 from bench.core.clock import Clock
 from bench.core.cpu_times import measure_cpu
-from bench.core.machine import process_tree, resident_bytes
+from bench.core.machine import mapped_bytes, process_tree, resident_bytes
 from bench.core.rows import Row, find_medians
 from bench.core.tables.cases import Answer, Case, ask_duckdb
 
@@ -48,15 +48,17 @@ SAMPLE_S = 1.0
 SHOWN = (
     "case; way|joined by; rows_per_s|rows/s; cpu_us|CPU µs a row; duckdb_rows_per_s|DuckDB, rows/s;"
     " duckdb_cpu_us|DuckDB, CPU µs a row; of_duckdb|of DuckDB; of_loop|of Spark's loop; of_inner|of inner;"
-    " staged_s|staged in s; worker_mb|memory of a worker, MB; target; is_correct|answers are equal"
+    " staged_s|staged in s; worker_mb|memory of a worker, MB; mapped_mb|of it in files, MB; target;"
+    " is_correct|answers are equal"
 )
 
 
 @dataclass
 class Peak:
-    """The largest memory of a Python worker, as its PSS."""
+    """The largest memory of a Python worker, as its PSS, and the part of it that lies in mapped files."""
 
     nbytes: int = 0
+    mapped: int = 0
     _ended: Event = field(default_factory=Event)
 
     def watch(self) -> None:
@@ -64,8 +66,9 @@ class Peak:
         while not self._ended.wait(SAMPLE_S):
             for member in process_tree()[1:]:
                 with suppress(psutil.Error):
-                    if member.name() != "java":
-                        self.nbytes = max(self.nbytes, resident_bytes(member))
+                    nbytes = 0 if member.name() == "java" else resident_bytes(member)
+                    if nbytes > self.nbytes:
+                        self.nbytes, self.mapped = nbytes, mapped_bytes(member)
 
 
 @contextmanager
@@ -129,6 +132,7 @@ def run_query(results: DataFrame, checksum: str) -> Row:
         "rows_per_s": spark.steady(epochs, WARM)["tuples_per_s"],
         "cpu_us": 1e6 * spent.warm_s / sum(epoch.tuples for epoch in epochs),
         "worker_mb": peak.nbytes / 1e6,
+        "mapped_mb": peak.mapped / 1e6,
         "first_ms": epochs[0].ms,
         "results": sum(epoch.results for epoch in epochs),
         "checksum": sum(epoch.observed["checksum"] for epoch in epochs),
