@@ -180,6 +180,8 @@ def test_the_columns_that_say_what_happened(spark: SparkSession) -> None:
         ("sign names 'x'", rows, "x"),
         ("must be a number and is string", rows.selectExpr("'1' AS w"), "w"),
         ("beside 'w'", rows, "w"),
+        ("'_CHANGE_TYPE' beside 'w'", rows.withColumnRenamed("_change_type", "_CHANGE_TYPE"), "w"),
+        ("must be a text and is int", rows.selectExpr("id", "w AS _change_type"), None),
     ):
         with pytest.raises(th.QueryError, match=f"CHANGES_COLUMN.*{refused}"):
             th.changes(given, sign=sign)
@@ -276,3 +278,14 @@ def test_upserts_of_a_batch_are_the_latest_rows(spark: SparkSession) -> None:
     ):
         with pytest.raises(th.QueryError, match=refused):
             th.changes(frame, **asked)  # type: ignore[arg-type]
+
+
+def test_a_union_with_rows_that_are_no_changes_is_an_error(spark: SparkSession) -> None:
+    changed = th.changes(spark.createDataFrame([(1, 1)], "id INT, w INT"), sign="w")
+    plain = spark.createDataFrame([(2,)], "id INT")
+    feed = spark.createDataFrame([(2, "update_postimage")], "id INT, _change_type STRING")
+    for rows in (changed.unionByName(plain, allowMissingColumns=True), changed.unionByName(feed)):
+        with pytest.raises(Exception, match=r"CHANGES_VALUE.*a row of o is no insert and no delete"):
+            th.join({"o": rows, "p": plain}, on="o.id <= p.id").collect()
+    both = changed.unionByName(th.changes(feed))
+    assert th.join({"o": both, "p": plain}, on="o.id <= p.id").count() == 2

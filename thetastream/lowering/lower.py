@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from thetastream.conditions import Predicate
-from thetastream.core.columns import INSERT, PASSES, RANKED, SIGN
+from thetastream.core.columns import DELETE, INSERT, PASSES, RANKED, SIGN
 from thetastream.core.condition import (
     SUBINDEXES_PER_WINDOW,
     VALUE,
@@ -29,7 +29,7 @@ from thetastream.core.condition import (
     RankedPair,
     SideSpec,
 )
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import MeasuredRanking, PairRanking
 from thetastream.core.sides import Side
 from thetastream.core.spans import spell
@@ -202,11 +202,14 @@ def _plan_side(
 def write_sign(alias: str, change_type: str) -> str:
     """Write the sign of a tuple: 1 if it was inserted, and -1 if it was deleted.
 
-    >>> write_sign("o", "_change_type")
-    "CAST(CASE WHEN `o`.`_change_type` = 'insert' THEN 1 ELSE -1 END AS TINYINT)"
+    Any other type of change is an error. It comes from a union with rows that ``th.changes`` has not read.
     """
-    is_insert = f"{quote(alias)}.{quote(change_type)} = {write_literal(INSERT)}"
-    return f"CAST(CASE WHEN {is_insert} THEN 1 ELSE -1 END AS TINYINT)"
+    column = f"{quote(alias)}.{quote(change_type)}"
+    what = f"a row of {alias} is no {INSERT} and no {DELETE}; give each part of a union to th.changes"
+    error = write_literal(str(ThetastreamError("CHANGES_VALUE", what)))
+    inserted, deleted = write_literal(INSERT), write_literal(DELETE)
+    other = f"CAST(raise_error({error}) AS INT)"
+    return f"CAST(CASE {column} WHEN {inserted} THEN 1 WHEN {deleted} THEN -1 ELSE {other} END AS TINYINT)"
 
 
 def guard_computed(filters: Sequence[Filter], computed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

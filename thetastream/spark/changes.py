@@ -43,18 +43,23 @@ def read_changes(df: DataFrame, sign: str | None) -> DataFrame:
         if not isinstance(type_, NumericType):
             what = f"sign names {sign!r}, which must be a number and is {type_.simpleString()}"
             raise QueryError("CHANGES_COLUMN", what)
-        if CHANGE_TYPE in df.columns and sign != CHANGE_TYPE:
-            what = f"the stream has the column {CHANGE_TYPE!r} beside {sign!r}; drop one of them"
-            raise QueryError("CHANGES_COLUMN", what)
         found, dropped = _read_sign(sign), {sign}
     elif CHANGE_TYPE in df.columns:
+        type_ = df.schema[CHANGE_TYPE].dataType
+        if not isinstance(type_, StringType):
+            what = f"the column {CHANGE_TYPE!r} must be a text and is {type_.simpleString()}"
+            raise QueryError("CHANGES_COLUMN", f"{what}; if it has 1 and -1, write sign={CHANGE_TYPE!r}")
         found, dropped = _read_type(), {CHANGE_TYPE, *_OF_COMMITS}
     else:
         what = f"the stream has no column {CHANGE_TYPE!r}, but {known}"
         hint = 'read the table with .option("readChangeFeed", "true"), or name a column of 1 and -1: sign="w"'
         raise QueryError("CHANGES_COLUMN", f"{what}; {hint}")
-    kept = [F.col(quote(name)) for name in df.columns if name not in dropped]
-    return mark_changes(df.select(*kept, found.alias(CHANGE_TYPE)))
+    kept = [name for name in df.columns if name not in dropped]
+    alike = [name for name in kept if name.casefold() == CHANGE_TYPE]
+    if alike:
+        what = f"the stream has the column {alike[0]!r} beside {sign or CHANGE_TYPE!r}; drop one of them"
+        raise QueryError("CHANGES_COLUMN", what)
+    return mark_changes(df.select(*(F.col(quote(name)) for name in kept), found.alias(CHANGE_TYPE)))
 
 
 def _read_type() -> Column:
