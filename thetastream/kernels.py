@@ -537,3 +537,212 @@ def is_inside(lows: Int64s, highs: Int64s, keys: Int64s, rows_probe: bool, r: in
             inside = False
             break
     return inside
+
+
+@jit
+def count_bits(word: int) -> np.int64:
+    """Count the bits of 64 that are 1."""
+    bits = np.uint64(word)
+    bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@jit
+def select_bits(
+    x: Int64s, y: Int64s, least: int, most: int, cursor: Int64s, out_row: Int64s, out_column: Int64s
+) -> int:
+    """Write the places (p, s) where ``least`` to ``most`` bits of x[p] and y[s] differ; return their number.
+
+    ``cursor`` and the buffers are those of ``select``.
+    """
+    n = 0
+    column = cursor[1]
+    for p in range(cursor[0], len(x)):
+        for s in range(column, len(y)):
+            differing = count_bits(x[p] ^ y[s])
+            if least <= differing <= most:
+                if n == len(out_row):
+                    cursor[0], cursor[1] = p, s
+                    return n
+                out_row[n] = p
+                out_column[n] = s
+                n += 1
+        column = 0
+    cursor[0] = len(x)
+    return n
+
+
+@jit
+def select_texts(
+    lengths: Int64s,
+    signatures: Int64s,
+    other_lengths: Int64s,
+    other_signatures: Int64s,
+    most: int,
+    cursor: Int64s,
+    out_row: Int64s,
+    out_column: Int64s,
+) -> int:
+    """Write the places (p, s) of texts that may be at most ``most`` edits apart; return their number.
+
+    ``cursor`` and the buffers are those of ``select``.
+    """
+    n = 0
+    column = cursor[1]
+    for p in range(cursor[0], len(lengths)):
+        length, signature = lengths[p], signatures[p]
+        for s in range(column, len(other_lengths)):
+            if abs(length - other_lengths[s]) > most:
+                continue
+            if count_bits(signature ^ other_signatures[s]) > 2 * most:
+                continue
+            if n == len(out_row):
+                cursor[0], cursor[1] = p, s
+                return n
+            out_row[n] = p
+            out_column[n] = s
+            n += 1
+        column = 0
+    cursor[0] = len(lengths)
+    return n
+
+
+@jit
+def read_characters(
+    data: npt.NDArray[np.uint8], offsets: Int64s, characters: npt.NDArray[np.uint32], starts: Int64s
+) -> int:
+    """Write the bytes of each character of UTF-8 as a number, and where each text begins; return the number
+    of characters.
+
+    As in Spark, the first byte of a character says how many it has, and a wrong first byte is a character.
+    """
+    n = 0
+    for text in range(len(offsets) - 1):
+        at, end = offsets[text], offsets[text + 1]
+        while at < end:
+            first = data[at]
+            size = 1
+            if 0xC2 <= first <= 0xDF:
+                size = 2
+            elif 0xE0 <= first <= 0xEF:
+                size = 3
+            elif 0xF0 <= first <= 0xF4:
+                size = 4
+            character = np.uint32(0)
+            for each in range(at, min(at + size, end)):
+                character = (character << np.uint32(8)) | np.uint32(data[each])
+            characters[n] = character
+            n += 1
+            at += size
+        starts[text + 1] = n
+    return n
+
+
+@jit
+def sign_characters(characters: npt.NDArray[np.uint32], starts: Int64s, signatures: Int64s) -> None:
+    """Write the signature of each text: a bit for each of its characters, by a hash of 6 bits."""
+    for text in range(len(signatures)):
+        signature = np.uint64(0)
+        for at in range(starts[text], starts[text + 1]):
+            place = (np.uint64(characters[at]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58)
+            signature |= np.uint64(1) << place
+        signatures[text] = np.int64(signature)
+
+
+@jit
+def count_edits(
+    x: npt.NDArray[np.uint32],
+    x_starts: Int64s,
+    y: npt.NDArray[np.uint32],
+    y_starts: Int64s,
+    values: Floats,
+) -> None:
+    """Write the edit distance of each pair of texts, by the table of Wagner and Fischer."""
+    widest = 0
+    for p in range(len(values)):
+        widest = max(widest, y_starts[p + 1] - y_starts[p])
+    row = np.empty(widest + 1, dtype=np.int64)
+    for p in range(len(values)):
+        i, n = x_starts[p], x_starts[p + 1] - x_starts[p]
+        j, m = y_starts[p], y_starts[p + 1] - y_starts[p]
+        for b in range(m + 1):
+            row[b] = b
+        for a in range(n):
+            diagonal = row[0]
+            row[0] = a + 1
+            for b in range(m):
+                change = diagonal + (x[i + a] != y[j + b])
+                diagonal = row[b + 1]
+                row[b + 1] = min(change, diagonal + 1, row[b] + 1)
+        values[p] = row[m]
+
+
+@jit
+def count_common(x: Int64s, x_starts: Int64s, y: Int64s, y_starts: Int64s, common: Int64s) -> None:
+    """Write how many elements each pair of sets shares. The elements of a set are ascending."""
+    for p in range(len(common)):
+        common[p] = count_shared(x[x_starts[p] : x_starts[p + 1]], y[y_starts[p] : y_starts[p + 1]])
+
+
+@jit
+def count_shared(x: Int64s, y: Int64s) -> int:
+    """Count the elements that two ascending sets share."""
+    n = i = j = 0
+    while i < len(x) and j < len(y):
+        if x[i] == y[j]:
+            n += 1
+            i += 1
+            j += 1
+        elif x[i] < y[j]:
+            i += 1
+        else:
+            j += 1
+    return n
+
+
+@jit
+def select_sets(
+    tokens: Int64s,
+    prefix: Int64s,
+    ends: Int64s,
+    counts: Int64s,
+    rows: Int64s,
+    places: Int64s,
+    stored: Int64s,
+    starts: Int64s,
+    least: float,
+    begin: int,
+    end: int,
+) -> Int64s:
+    """Find the sets in [begin, end) whose Jaccard similarity with the set ``tokens`` is at least ``least``.
+
+    ``prefix`` has the numbers of its first elements in the inverted index, whose element e is in the sets
+    ``rows[ends[e] - counts[e]:ends[e]]``, and has its place in each of them. ``stored`` and ``starts`` have
+    the elements of these sets.
+    """
+    n, most = 0, 0
+    for element in prefix:
+        most += counts[element]
+    found = np.empty(most, dtype=np.int64)
+    for element in prefix:
+        for entry in range(ends[element] - counts[element], ends[element]):
+            row = rows[entry]
+            size = starts[row + 1] - starts[row]
+            is_first = places[entry] <= size - math.ceil(least * size)
+            if (
+                is_first
+                and begin <= row < end
+                and least * len(tokens) <= size
+                and least * size <= len(tokens)
+            ):
+                found[n] = row
+                n += 1
+    kept = 0
+    for row in np.unique(found[:n]):
+        shared = count_shared(tokens, stored[starts[row] : starts[row + 1]])
+        if shared >= least * (len(tokens) + starts[row + 1] - starts[row] - shared):
+            found[kept] = row
+            kept += 1
+    return found[:kept]

@@ -276,6 +276,12 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
         add(case, way, "one thread", n_left, partial(measure_here, case, way, left[:n_left], right))
     with contextlib.closing(Clock()) as clock:
         session = clock.session()
+        announce("warming up")
+        few = right[:1000]
+        files = clock.files("similarity-warm-up", partial(dict, a=[make_table(few)], b=[make_table(few)]))
+        run_stream(session, files, True)
+        warm = session.createDataFrame(make_table(few)).localCheckpoint()
+        find_top(warm, warm, "an index").count()
         table = session.createDataFrame(make_table(right)).localCheckpoint()
         for way, n_left in (("an index", n), ("a predicate", min(n, PREDICATE))):
             parts = {"a": [make_table(left[:n_left])], "b": [make_table(right)]}

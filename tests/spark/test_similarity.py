@@ -32,6 +32,7 @@ CONDITIONS = {
     "NOT vector_inner_product(a.v, b.v) <= 3 AND a.k = b.k AND a.x >= b.x": "hash_tiles",
 }
 SIZE = 19
+OF_VECTORS = {name: measure for name, measure in REGISTRY.items() if name.startswith("vector")}
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +66,11 @@ def draw_frame(spark: SparkSession, seed: int, n: int, is_odd: bool = True) -> D
 
 def test_units_compute_the_bits_of_spark(spark: SparkSession) -> None:
     a, b = (draw_frame(spark, seed, 60) for seed in (1, 2))
-    calls = [F.expr(f"{name}(a.v, b.v)").alias(name) for name in REGISTRY]
+    calls = [F.expr(f"{name}(a.v, b.v)").alias(name) for name in OF_VECTORS]
     pairs = a.alias("a").crossJoin(b.alias("b")).select("a.id", F.col("b.id").alias("bid"), *calls).toArrow()
     left, right = (frame.orderBy("id").toArrow()["v"].combine_chunks() for frame in (a, b))
     left, right = (column.cast(pa.list_(pa.float32())) for column in (left, right))
-    for name, measure in REGISTRY.items():
+    for name, measure in OF_VECTORS.items():
         found = measure.compute(left, pairs["id"].to_numpy(), right, pairs["bid"].to_numpy())
         wanted = pairs[name]
         assert found.is_null.tolist() == wanted.is_null().to_pylist()
@@ -271,6 +272,67 @@ def test_rankings_that_are_refused(spark: SparkSession) -> None:
             th.plan({"a": a, "b": other}, on="true", how=th.Nearest(1, by=by, direction=direction))
     with pytest.raises(th.QueryError, match=r"direction of th\.Nearest must be 'distance'"):
         th.Nearest(1, by=cosine, direction="near")
+
+
+DISTANCES = [
+    "bit_count(a.h ^ b.h) <= 2",
+    "bit_count(b.n ^ (a.h)) > 61 AND a.x < b.x",
+    "levenshtein(a.t, b.t) <= 2 AND a.n = b.n",
+    "3 > levenshtein(upper(b.t), a.t)",
+    "size(array_intersect(a.s, b.s)) / size(array_union(a.s, b.s)) >= 0.5 AND size(a.s) > 0",
+    "try_divide(size(array_intersect(b.w, a.w)), size(array_union(a.w, b.w))) > 0.4D AND a.n = b.n",
+]
+LEFT_TO_SPARK = ["levenshtein(a.c, b.c) < 2", "bit_count(a.h | 1 ^ b.h) < 2", "bit_count(a.h ^ b.h) < 2.5BD"]
+"""A collation, another function of the bits, and a comparison of decimals."""
+
+
+def draw_values(spark: SparkSession, seed: int, n: int) -> DataFrame:
+    """Draw numbers of few bits, some of them negative, and short texts."""
+    random = np.random.default_rng(seed)
+    rows = [
+        (
+            number,
+            None if number % 11 == 5 else int(random.integers(-9, 9)) * (1 << 40),
+            int(random.integers(-3, 3)),
+            int(random.integers(9)),
+            None if number % 9 == 4 else "".join(random.choice([*"Ab é日"], random.integers(0, 6))),
+            None if number % 8 == 3 else [[1, 2, 3, 4, None][n] for n in random.integers(0, 5, number % 6)],
+        )
+        for number in range(n)
+    ]
+    frame = spark.createDataFrame(rows, "id BIGINT, h BIGINT, n INT, x INT, t STRING, s ARRAY<INT>")
+    more = (
+        "t COLLATE UTF8_LCASE AS c",
+        "transform(s, e -> repeat('é', e)) AS w",
+        "timestamp_seconds(id) AS ts",
+    )
+    return frame.selectExpr("*", *more).localCheckpoint()
+
+
+def test_bits_and_edits(spark: SparkSession, tmp_path: Path) -> None:
+    a, b = (draw_values(spark, seed, 80) for seed in (23, 24))
+    s = replay(a, [range(80)], tmp_path)
+    batch, table, own = [], [], []
+    for on in [*DISTANCES, *LEFT_TO_SPARK]:
+        columns = [F.lit(on), "a.id", F.col("b.id")]
+        plan = th.plan({"a": a, "b": b}, on=on)
+        is_measured = on in DISTANCES
+        assert bool(plan.join.planned.physical.condition.measured) == is_measured, on
+        assert plan.join.planned.physical.indexes[0].shape.name == (
+            "hash_tiles" if " = " in on else "tiles" if is_measured else "scan"
+        )
+        batch.append(plan.dataframe().select(*columns))
+        if is_measured:
+            table.append(th.join({"a": s, "b": b}, on=on).select(*columns))
+        own.append(a.alias("a").join(b.alias("b"), F.expr(on)).select(*columns))
+    wanted = Counter(map(tuple, reduce(DataFrame.union, own).collect()))
+    assert Counter(map(tuple, reduce(DataFrame.union, batch).collect())) == wanted
+    found = outcome(reduce(DataFrame.union, table), ["*"], tmp_path).rows
+    assert found == Counter({row: n for row, n in wanted.items() if row[0] in DISTANCES})
+    assert {on for on, *_ in wanted} == {*DISTANCES, *LEFT_TO_SPARK}
+    by = "levenshtein(a.t, b.t)"
+    top = th.join({"a": a, "b": b}, on="a.n = b.n", how=th.Nearest(2, by=by)).select("a.id", F.col("b.id"))
+    assert Counter(map(tuple, top.collect())) == rank_pairs(a, b, "a.n = b.n", by, False, 2)
 
 
 def test_tasks_that_measure_expressions(spark: SparkSession) -> None:

@@ -28,6 +28,7 @@ from thetastream.core.sides import Side
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import Indexable, IndexSpec
 from thetastream.index.measures import REGISTRY as MEASURES
+from thetastream.index.measures.vectors import VectorMeasure
 
 INTS = st.one_of(st.integers(-6, 6), st.sampled_from([-(2**63), 2**63 - 1, 2**53 + 1]))
 FLOATS = st.one_of(
@@ -164,13 +165,14 @@ def conditions(draw: st.DrawFn, keys: tuple[Key, ...] | None = None) -> Conditio
 @st.composite
 def measure_vectors(draw: st.DrawFn, condition: Condition) -> Condition:
     """Add a measure of the vectors in a column ``v`` of both sides to a condition."""
-    measure = draw(st.sampled_from(list(MEASURES.values())))
+    measure = draw(st.sampled_from(OF_VECTORS))
     limit = MeasureLimit(measure, draw(st.sampled_from(["<", "<=", ">", ">="])), draw(st.integers(-4, 8)) / 4)
     pair = MeasuredPair(("v", "v"), limit)
     left, right = (replace(side, columns=(*side.columns, "v")) for side in condition.sides)
     return replace(condition, sides=(left, right), measured=(pair,), predicates=(pair.check,))
 
 
+OF_VECTORS = [measure for measure in MEASURES.values() if isinstance(measure, VectorMeasure)]
 VECTORS = st.one_of(st.none(), st.lists(st.integers(-2, 2).map(float), min_size=3, max_size=3))
 
 

@@ -86,9 +86,17 @@ class PairMeasure(ABC):
     """
 
     name: ClassVar[str]
-    """The name of the function in SQL, in lower case."""
-    argument_type: ClassVar[str]
-    """The Spark type of both arguments."""
+    """The name of the function in SQL, for messages."""
+    forms: ClassVar[tuple[str, ...]]
+    """How it is written in SQL, with ``left`` and ``right`` as arguments: ``bit_count(left ^ right)``."""
+    arguments: ClassVar[str]
+    """What the arguments must be, as in "two values of type ARRAY<FLOAT>". Error messages print it."""
+    proof: ClassVar[tuple[str, Any] | None] = None
+    """An expression of constants and its value, if some versions or sessions of Spark have another value."""
+
+    @abstractmethod
+    def takes(self, left: str, right: str) -> bool:
+        """Whether units compute the measure for arguments of these Spark types."""
 
     @abstractmethod
     def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:

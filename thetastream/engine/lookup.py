@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import RowFacts
+from thetastream.core.blocks import RowFacts, cut_matches
 from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.how import How, PairRanking, Ranking, select_nearest
 from thetastream.core.keys import Int64s
@@ -20,7 +20,7 @@ from thetastream.core.sides import Side
 from thetastream.engine.lookup_nearest import RankedRun, can_search
 from thetastream.engine.matching import Residual
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
-from thetastream.engine.store.probing import PAIRS_AT_ONCE, probe_segments
+from thetastream.engine.store.probing import BYTES_AT_ONCE, probe_segments
 from thetastream.engine.store.run import Run
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 
@@ -107,10 +107,10 @@ class Lookup:
             for found, partner, stored in self._find(rest, runs):
                 rank = ranking.rank_pairs(rest, found, partner, stored)
                 best.add(hard[found], stored, rank, numbers[id(partner)])
+        facts = RowFacts(probing)
         for number, run in enumerate(runs.runs):
             found, stored = best.select(number)
-            for start in range(0, len(found), PAIRS_AT_ONCE):
-                piece = slice(start, start + PAIRS_AT_ONCE)
+            for piece in cut_matches(facts, found, run.facts, stored, BYTES_AT_ONCE):
                 yield found[piece], run.payload, stored[piece]
 
     def _make_pairs(

@@ -1,16 +1,16 @@
 """Reads measures, and rewrites a comparison of a measure with a constant: m(f(l), g(r)) OP c.
 
-The measures are those of ``thetastream.index.measures``. Spark compares the result, a FLOAT, with the
-constant in their common type. Each FLOAT is a DOUBLE too, so units compare in double precision.
+The measures are those of ``thetastream.index.measures``. Spark compares the result, a FLOAT or an INT, with
+the constant in their common type. A DOUBLE has each value of both, so units compare in double precision.
 """
 
 import math
 from typing import NamedTuple
 
 from thetastream.conditions import Comparison, Phrase
+from thetastream.conditions.forms import match_form
 from thetastream.conditions.names import find_references
 from thetastream.conditions.phrases import FLIPPED
-from thetastream.conditions.tokens import read_call
 from thetastream.core.measure import MeasureLimit, PairMeasure
 from thetastream.index.measures import REGISTRY
 from thetastream.lowering.conjunct import Conjunct, Measured
@@ -29,23 +29,29 @@ class MeasureCall(NamedTuple):
 
 def read_measure(phrase: Phrase, query: Query, resolver: Resolver) -> MeasureCall | None:
     """Read ``m(f, g)``; return None if it is no measure of an expression of each stream."""
-    name, arguments = read_call(phrase) or ("", [])
-    measure = REGISTRY.get(name.lower())
-    if measure is None or len(arguments) != 2:
-        return None
-    f, g = arguments
+    for measure in REGISTRY.values():
+        for form in measure.forms:
+            arguments = match_form(phrase, form)
+            if arguments is not None:
+                return _check_call(measure, arguments, query, resolver)
+    return None
+
+
+def _check_call(
+    measure: PairMeasure, arguments: tuple[Phrase, Phrase], query: Query, resolver: Resolver
+) -> MeasureCall | None:
+    f, g = (argument.bare() for argument in arguments)
     if find_references(f, query.aliases) == (query.aliases[1],):
         f, g = g, f
     named = [find_references(argument, query.aliases) for argument in (f, g)]
     if named != [(alias,) for alias in query.aliases]:
         return None
-    types = [resolver.type_of(one.text, alias) for one, alias in zip((f, g), named, strict=True)]
+    left, right = (str(resolver.type_of(one.text, alias)) for one, alias in zip((f, g), named, strict=True))
     problem = None
-    if types != [measure.argument_type] * 2:
-        found = " and ".join(str(type_).upper() for type_ in types)
-        problem = f"{measure.name} takes two values of type {measure.argument_type.upper()}, not {found}"
-    elif not _sums_as_units(resolver):
-        problem = f"this version of Spark computes {measure.name} in single precision"
+    if not measure.takes(left, right):
+        problem = f"{measure.name} takes {measure.arguments}, not {left.upper()} and {right.upper()}"
+    elif not _computes_as_units(measure, resolver):
+        problem = f"this version or session of Spark computes {measure.name} in another way than units"
     return MeasureCall(measure, (f, g), problem)
 
 
@@ -71,16 +77,20 @@ def rewrite_measure(conjunct: Conjunct, comparison: Comparison) -> bool:
 def _find_limit(value: str, limit: str, conjunct: Conjunct) -> float | None:
     """Return the limit in the type in which Spark compares; None if it is NULL, NaN or no number."""
     common = conjunct.resolver.type_of(f"coalesce(({value}), ({limit}))", conjunct.query.aliases)
-    if common not in ("float", "double"):
+    if common not in ("int", "bigint", "float", "double"):
         return None
     constant = conjunct.resolver.constant(f"CAST(CAST(({limit}) AS {common}) AS DOUBLE)")
     if constant is None or constant.value is None or math.isnan(constant.value):
         return None
-    return float(constant.value)
+    # A DOUBLE has all whole numbers up to here.
+    is_exact = common in ("float", "double") or abs(constant.value) < 1 << 53
+    return float(constant.value) if is_exact else None
 
 
-def _sums_as_units(resolver: Resolver) -> bool:
-    """Whether this version of Spark sums products in double precision, as units do. Spark 4.2 does not."""
-    large, one = (f"array({', '.join(found)})" for found in (("16777216F", "1F", "1F"), ("1F",) * 3))
-    constant = resolver.constant(f"vector_inner_product({large}, {one})")
-    return constant is not None and constant.value == 16777218.0
+def _computes_as_units(measure: PairMeasure, resolver: Resolver) -> bool:
+    """Whether this version and session of Spark computes a measure as units do."""
+    if measure.proof is None:
+        return True
+    text, value = measure.proof
+    constant = resolver.constant(text)
+    return constant is not None and constant.value == value

@@ -26,7 +26,7 @@ from tests.support.answer_cases import (
 from tests.support.answers import Answer, answers, nearest
 from tests.support.draws import draw_cases
 from tests.support.local_run import LocalRun
-from tests.support.strategies import VECTORS, Case, cases, index_specs
+from tests.support.strategies import OF_VECTORS, VECTORS, Case, cases, index_specs
 from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import RANKED
 from thetastream.core.condition import (
@@ -44,6 +44,7 @@ from thetastream.core.how import HOWS, How, MeasuredRanking, Nearest, Ranking, f
 from thetastream.core.measure import PairMeasure
 from thetastream.core.records import decode, encode
 from thetastream.core.sides import Side
+from thetastream.engine import lookup
 from thetastream.engine.answers import best_partners, open_tuples, unit
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
 from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
@@ -212,6 +213,7 @@ def test_the_nearest_of_the_nested_loop(
         if is_tiny:
             make_all_tiny(patch)
             patch.setattr(best_partners, "PRUNE_ROWS", 1)
+            patch.setattr(best_partners, "BYTES_AT_ONCE", 99)
             patch.setattr(best_partners, "PAGE", 2)
         for left, right, watermark in [*case.epochs, ([], [], END)]:
             blocks = []
@@ -236,7 +238,7 @@ def has_null_key(condition: Condition, side: Side, row: oracle.Row) -> bool:
     case=cases(has_measures=False),
     k=st.integers(1, 3),
     keeps=st.booleans(),
-    measure=st.sampled_from(list(MEASURES.values())),
+    measure=st.sampled_from(OF_VECTORS),
     is_descending=st.booleans(),
 )
 def test_the_nearest_by_a_measure(
@@ -263,6 +265,8 @@ def test_the_nearest_by_a_measure(
     n_columns = len(left.columns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "SMALL", data.draw(st.sampled_from([0, 5])))
+        patch.setattr(best_partners, "PRUNE_BYTES", 99)
+        patch.setattr(lookup, "BYTES_AT_ONCE", 99)
         patch.setattr(measures, "TILE_ROWS", 2)
         patch.setattr(measures, "TILE_SEEKERS", 2)
         if condition.window is not None:

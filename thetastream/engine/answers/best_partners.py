@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import concat
+from thetastream.core.blocks import RowFacts, concat, cut_matches
 from thetastream.core.columns import KEY, TUPLE
 from thetastream.core.how import select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.engine.answers.open_tuples import PAGE, Mask
+from thetastream.engine.store.probing import BYTES_AT_ONCE
 from thetastream.engine.store.segment import SegmentStore
 
 PRUNE_ROWS = 1 << 18
@@ -105,3 +106,14 @@ class BestPartners:
             name = uuid.uuid4().hex
             self._store.put_block(name, block)
             self._pages[page] = name, block.num_rows
+
+
+def pair_with_best(left: pa.RecordBatch, at: Int64s, right: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+    """Yield the columns of the pairs (left[at[i]], right[i]), a few bytes at a time.
+
+    A page may have many pairs, and each repeats the left tuple.
+    """
+    every = np.arange(len(at))
+    for piece in cut_matches(RowFacts(left), at, RowFacts(right), every, BYTES_AT_ONCE):
+        part = right.slice(piece.start, piece.stop - piece.start)
+        yield [*left.take(at[piece]).columns, *part.columns]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from thetastream.core.columns import DECIDED, KEY, NUMBERS
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.engine.answers.best_partners import BestPartners, BestState
+from thetastream.engine.answers.best_partners import BestPartners, BestState, pair_with_best
 from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.engine.answers.open_tuples import Mask, NumberSet, Pages
 from thetastream.engine.answers.unit import COPIED, GUEST, AnswersCounters, build_alone, build_pairs
@@ -123,7 +123,8 @@ class DecidingUnit:
             left = decided.select(self._columns.payload[side])
             for at, right in self._best.take(numbers):
                 has_partner[at] = True
-                yield build_pairs(self._how, [*left.take(at).columns, *right.columns], len(at))
+                for columns in pair_with_best(left, at, right):
+                    yield build_pairs(self._how, columns, len(columns[0]))
         alone: Mask = ~has_partner
         self.counters.unmatched += int(np.count_nonzero(alone))
         if alone.any() and self._how.has_unmatched:

@@ -17,7 +17,7 @@ from thetastream.core.blocks import Matches
 from thetastream.core.columns import TUPLE
 from thetastream.core.how import How, PairRanking
 from thetastream.core.sides import Side
-from thetastream.engine.answers.best_partners import BestPartners, BestState
+from thetastream.engine.answers.best_partners import BestPartners, BestState, pair_with_best
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, build_pairs
 from thetastream.engine.clock import Clock
 from thetastream.engine.store.probing import Candidates
@@ -86,4 +86,5 @@ class NearestUnit(AnsweringUnit):
                 yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
             left = batch.select(self._spec.condition.sides[side].columns)
             for at, right in self._best.take(numbers):
-                yield build_pairs(self._how, [*left.take(at).columns, *right.columns], len(at))
+                for columns in pair_with_best(left, at, right):
+                    yield build_pairs(self._how, columns, len(columns[0]))

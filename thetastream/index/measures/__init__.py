@@ -5,8 +5,22 @@ To add a measure, write one file with a subclass of ``thetastream.core.measure.P
 """
 
 from thetastream.core.measure import PairMeasure
+from thetastream.index.measures.bits import Hamming
+from thetastream.index.measures.edits import EditDistance
+from thetastream.index.measures.sets import Jaccard, TryJaccard
 from thetastream.index.measures.vectors import Cosine, Distance, Product
 
-REGISTRY: dict[str, PairMeasure] = {measure.name: measure for measure in (Cosine(), Product(), Distance())}
+REGISTRY: dict[str, PairMeasure] = {
+    measure.name: measure
+    for measure in (
+        Cosine(),
+        Product(),
+        Distance(),
+        Hamming(),
+        EditDistance(),
+        Jaccard(),
+        TryJaccard(),
+    )
+}
 
 __all__ = ["REGISTRY"]

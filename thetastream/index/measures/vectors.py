@@ -109,7 +109,12 @@ class Form(NamedTuple):
 class VectorMeasure(PairMeasure):
     """A measure of two vectors of floats of the same size."""
 
-    argument_type = "array<float>"
+    arguments = "two values of type ARRAY<FLOAT>"
+    proof = "vector_inner_product(array(16777216F, 1F, 1F), array(1F, 1F, 1F))", 16777218.0
+    """Spark 4.2 sums in single precision, and gets another value."""
+
+    def takes(self, left: str, right: str) -> bool:
+        return left == right == "array<float>"
 
     def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
         values = np.zeros(len(left_rows), dtype=np.float64)
@@ -235,6 +240,7 @@ class Cosine(VectorMeasure):
     """The cosine of the angle between two vectors."""
 
     name = "vector_cosine_similarity"
+    forms = ("vector_cosine_similarity(left, right)",)
 
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
         from thetastream.kernels import measure_cosines
@@ -260,6 +266,7 @@ class Product(VectorMeasure):
     """The sum of the products of the elements."""
 
     name = "vector_inner_product"
+    forms = ("vector_inner_product(left, right)",)
 
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
         from thetastream.kernels import measure_products
@@ -283,6 +290,7 @@ class Distance(VectorMeasure):
     """The length of the difference of two vectors."""
 
     name = "vector_l2_distance"
+    forms = ("vector_l2_distance(left, right)",)
 
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
         from thetastream.kernels import measure_distances

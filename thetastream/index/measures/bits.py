@@ -1,0 +1,86 @@
+"""Hamming distance: the number of bits in which two integers differ, ``bit_count(left ^ right)``.
+
+Spark counts the bits of a BIGINT. A shorter integer is extended by its sign, so -1 has 64 bits in every type.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.keys import Int64s
+from thetastream.core.measure import Bools, MeasureLimit, PairMeasure, Values
+
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class Words:
+    """The integers of a column; 0 stands for NULL."""
+
+    words: Int64s
+    is_null: Bools
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory beside those of the column."""
+        return self.words.nbytes + self.is_null.nbytes
+
+
+class Hamming(PairMeasure):
+    """The number of bits in which two integers differ."""
+
+    name = "bit_count"
+    forms = ("bit_count(left ^ right)",)
+    arguments = "two integers"
+
+    def takes(self, left: str, right: str) -> bool:
+        return left in INTEGERS and right in INTEGERS
+
+    def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
+        x, y = self.derive(left.take(pa.array(left_rows))), self.derive(right.take(pa.array(right_rows)))
+        differing = (x.words ^ y.words).view(np.uint64)  # of a negative number, NumPy counts other bits
+        return Values(np.bitwise_count(differing).astype(np.float64), x.is_null | y.is_null)
+
+    def derive(self, column: pa.Array) -> Words:
+        is_null = column.is_null().to_numpy(zero_copy_only=False)
+        return Words(column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), is_null)
+
+    def propose(
+        self,
+        limit: MeasureLimit,
+        probes: Any,
+        places: Int64s,
+        stored: Any,
+        rows: range,
+        capacity: int,
+    ) -> Iterator[tuple[Int64s, Int64s]]:
+        from thetastream.kernels import select_bits  # loads Numba
+
+        least, most = find_interval(limit)
+        mine, theirs = probes.words[places], stored.words[rows.start : rows.stop]
+        cursor, n = np.zeros(2, dtype=np.int64), capacity
+        while n == capacity:
+            found, columns = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+            n = select_bits(mine, theirs, least, most, cursor, found, columns)
+            yield found[:n], columns[:n] + rows.start
+
+
+def find_interval(limit: MeasureLimit) -> tuple[int, int]:
+    """Find the least and the greatest whole number from 0 to 2^31 that satisfies a comparison.
+
+    >>> from thetastream.index.measures import REGISTRY
+    >>> [find_interval(MeasureLimit(REGISTRY["bit_count"], op, 2.0)) for op in ("<", "<=", ">")]
+    [(0, 1), (0, 2), (3, 2147483648)]
+    """
+    value, most = min(max(limit.value, -1.0), 2.0**31), 1 << 31
+    ends = {
+        "<": (0, math.ceil(value) - 1),
+        "<=": (0, math.floor(value)),
+        ">": (max(0, math.floor(value) + 1), most),
+        ">=": (max(0, math.ceil(value)), most),
+    }
+    return ends[limit.op]
