@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.spark.test_results import forget_commit
@@ -169,6 +170,11 @@ def test_what_a_stream_of_changes_cannot_have_is_refused(
         th.write(
             pairs, th.ParquetStore(str(tmp_path / "s")), checkpoint=str(tmp_path / "c"), key="_change_type"
         )
+    for selected in (pairs.select("a.id", "result_time"), pairs.select("b.*")):
+        with pytest.raises(th.QueryError, match="CHANGES_DROPPED"):
+            th.join({"p": selected, "c": other}, on="p.id = c.id", within="1m")
+        with pytest.raises(th.QueryError, match="CHANGES_DROPPED"):
+            th.write(selected, th.ParquetStore(str(tmp_path / "s")), checkpoint=str(tmp_path / "c"))
     behind = th.plan({"p": pairs, "c": other}, on="p.b.id = c.id", within="1m").dataframe()
     assert behind.columns == ["p", "c", "result_time", "_change_type"]
 
@@ -289,3 +295,15 @@ def test_a_union_with_rows_that_are_no_changes_is_an_error(spark: SparkSession) 
             th.join({"o": rows, "p": plain}, on="o.id <= p.id").collect()
     both = changed.unionByName(th.changes(feed))
     assert th.join({"o": both, "p": plain}, on="o.id <= p.id").count() == 2
+
+
+def test_groups_of_changes_are_rows(spark: SparkSession) -> None:
+    orders = spark.createDataFrame([(1, 5, 1), (2, 6, 1), (2, 6, -1), (1, 7, 1)], "id INT, price INT, w INT")
+    bids = spark.createDataFrame([(1, 10), (2, 11)], "order INT, bid INT")
+    changed = th.changes(orders, sign="w")
+    pairs = th.join({"o": changed, "b": bids}, on="o.price < b.bid")
+    n = "sum(CASE WHEN _change_type = 'insert' THEN 1 ELSE -1 END) AS n"
+    for groups, expected in ((changed.groupBy("id"), {1: 2, 2: 0}), (pairs.groupBy("o.id"), {1: 4})):
+        counted = th.join({"g": groups.agg(F.expr(n)), "b": bids}, on="g.id = b.order")
+        assert counted.columns == ["g", "b"]
+        assert {row.g.id: row.g.n for row in counted.collect()} == expected

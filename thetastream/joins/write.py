@@ -106,7 +106,7 @@ def write(
         what = f"results are written by all executors, and {store} is on one machine"
         raise QueryError("STORE_FOLDER", f'{what}; name a URI, as in "hdfs://..." or "file:/shared/..."')
     rows, rule = df if select is None else df.selectExpr(*select), snapshots or EACH_EPOCH
-    if find_change_type("what is written", df.schema) is not None and CHANGE_TYPE not in rows.columns:
+    if find_change_type("what is written", df) is not None and CHANGE_TYPE not in rows.columns:
         what = f"the rows are changes, and select leaves {CHANGE_TYPE!r} out: deletes would be kept as rows"
         raise QueryError("CHANGES_DROPPED", f"{what}; select {CHANGE_TYPE!r} too")
     target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)

@@ -9,12 +9,13 @@ their metadata, so that a join or a store notices if ``_change_type`` is gone.
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType, StringType, StructType
+from pyspark.sql.types import NumericType, StringType, StructField, StructType
 
 from thetastream.core.columns import CHANGE_TYPE, CHANGES, DELETE, INSERT
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import warn_caller
+from thetastream.spark.event_time import is_grouped
 
 _TYPES = {INSERT: INSERT, "update_postimage": INSERT, DELETE: DELETE, "update_preimage": DELETE}
 """The types of changes that Delta and Spark name, and what each of them is here."""
@@ -85,27 +86,55 @@ def _choose(given: Column, tests: dict[str, Column], types: dict[str, str], expe
 
 
 def mark_changes(changes: DataFrame) -> DataFrame:
-    """Mark all columns of changes, and put the type of the change behind the others."""
+    """Mark all columns of changes, and put the type of the change behind the others.
+
+    Fields of structs are marked too, because users select ``o.id`` of a result.
+    """
     names = [field for field in changes.schema if field.name != CHANGE_TYPE]
-    return changes.select(
-        *(
-            F.col(quote(field.name)).alias(field.name, metadata={**(field.metadata or {}), CHANGES: True})
-            for field in (*names, changes.schema[CHANGE_TYPE])
-        )
+    return changes.select(*(_mark(field) for field in (*names, changes.schema[CHANGE_TYPE])))
+
+
+def _mark(field: StructField) -> Column:
+    column = F.col(quote(field.name))
+    if isinstance(field.dataType, StructType):
+        column = column.cast(_mark_fields(field.dataType))
+    return column.alias(field.name, metadata={**(field.metadata or {}), CHANGES: True})
+
+
+def _mark_fields(struct: StructType) -> StructType:
+    """Return the type of a struct with marks in the metadata of all fields."""
+    return StructType(
+        [
+            StructField(
+                field.name,
+                _mark_fields(field.dataType) if isinstance(field.dataType, StructType) else field.dataType,
+                field.nullable,
+                {**(field.metadata or {}), CHANGES: True},
+            )
+            for field in struct
+        ]
     )
 
 
-def find_change_type(what: str, schema: StructType) -> str | None:
+def is_changes(schema: StructType) -> bool:
+    """Whether rows are changes: ``th.changes`` has read what happened to them."""
+    return CHANGE_TYPE in schema.names and CHANGES in (schema[CHANGE_TYPE].metadata or {})
+
+
+def find_change_type(what: str, rows: DataFrame) -> str | None:
     """Find the column that says what happened to a row; None if rows are only inserted.
+
+    Groups of changes are rows that are only inserted. Their aggregates may read the type of the change.
 
     Raises
     ------
     QueryError
         CHANGES_DROPPED if ``what`` is a stream of changes, and has this column no more.
     """
+    schema = rows.schema
+    if is_changes(schema):
+        return CHANGE_TYPE
     if CHANGE_TYPE in schema.names:
-        if CHANGES in (schema[CHANGE_TYPE].metadata or {}):
-            return CHANGE_TYPE
         message = (
             f"{what} has a column {CHANGE_TYPE!r} that th.changes has not read: its deletes count as rows"
         )
@@ -114,7 +143,7 @@ def find_change_type(what: str, schema: StructType) -> str | None:
         )
         return None
     marked = [field.name for field in schema if CHANGES in (field.metadata or {})]
-    if marked:
+    if marked and not is_grouped(rows):
         gone = f"{what} has columns of th.changes ({', '.join(marked)}) without {CHANGE_TYPE!r}"
         raise QueryError(
             "CHANGES_DROPPED", f"{gone}: its deletes would count as rows; select {CHANGE_TYPE!r} too"
@@ -124,6 +153,6 @@ def find_change_type(what: str, schema: StructType) -> str | None:
 
 def drop_change_type(schema: StructType) -> StructType:
     """Return the columns of the row, without the type of the change."""
-    marked = (field for field in schema if field.name == CHANGE_TYPE and CHANGES in (field.metadata or {}))
-    changed = next(marked, None)
-    return schema if changed is None else StructType([field for field in schema if field is not changed])
+    if not is_changes(schema):
+        return schema
+    return StructType([field for field in schema if field.name != CHANGE_TYPE])

@@ -68,6 +68,11 @@ def list_dropping(frame: DataFrame) -> list[str]:
     return sorted({_DROPPING[name] for name in _OPERATOR.findall(before) if name in _DROPPING})
 
 
+def is_grouped(frame: DataFrame) -> bool:
+    """Whether the plan of a DataFrame has groups."""
+    return "Aggregate" in _OPERATOR.findall(_print_plan(frame))
+
+
 def _print_plan(frame: DataFrame) -> str:
     """Print the analyzed plan. The operators that run last come first."""
     # ``explain`` is the only public view of a plan that classic sessions and Spark Connect have in common.

@@ -174,7 +174,7 @@ def read_streams(
     spark = next(iter(streams.values())).sparkSession
     changes, schemas = {}, {}
     for alias, frame in streams.items():
-        changes[alias] = find_change_type(f"stream {alias!r}", frame.schema)
+        changes[alias] = find_change_type(f"stream {alias!r}", frame)
         schemas[alias] = drop_change_type(frame.schema)
     ignores_case = not is_case_sensitive(spark)
     raise_problems(

@@ -36,7 +36,7 @@ from thetastream.results.staged import BoundsFinder, Staged, find_type
 from thetastream.results.store import Store
 from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.runtime.flow import Target
-from thetastream.spark.changes import find_change_type
+from thetastream.spark.changes import is_changes
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.sources import register_source
 from thetastream.spark.task_properties import read_task
@@ -235,7 +235,7 @@ def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> De
         if key == CHANGE_TYPE:
             what = f"key ({key!r}) must be a column of the row, because an insert and its delete have one key"
             raise QueryError("STORE_COLUMN", what)
-    return Description(schema, time, keys, find_change_type("what is written", columns) is not None)
+    return Description(schema, time, keys, is_changes(columns))
 
 
 def make_all_nullable(schema: pa.Schema) -> pa.Schema:
