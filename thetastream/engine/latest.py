@@ -98,12 +98,12 @@ class LatestSpec:
         """Return the same stream with another number of units."""
         return replace(self, model=model)
 
-    def open(self, slot: int, state: LatestState, open_store: OpenStore) -> "Latest":
+    def open(self, slot: int, state: LatestState, open_store: OpenStore) -> "LatestUnit":
         """Open the unit ``slot``."""
-        return Latest(self, state, open_store({Side.LEFT: self.stored.plan}))
+        return LatestUnit(self, state, open_store({Side.LEFT: self.stored.plan}))
 
 
-class Latest:
+class LatestUnit:
     """One unit, with the latest rows of its keys."""
 
     messages: Sequence[Message] = ()
