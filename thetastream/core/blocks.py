@@ -255,6 +255,11 @@ class Matches(NamedTuple):
     signs: pa.Array | None = None
     """The sign of each pair, 1 or -1; None if no stream has deletes."""
 
+    def take(self, rows: Int64s) -> "Matches":
+        """Select the pairs at these positions."""
+        signs = None if self.signs is None else self.signs.take(pa.array(rows))
+        return Matches(self.left.take(rows), self.right.take(rows), signs)
+
     @property
     def columns(self) -> list[pa.Array]:
         """The columns of the left tuples, those of the right tuples, and the signs if there are any."""

@@ -8,7 +8,7 @@ Two tuples are equal if all their columns are: NULL equals NULL, NaN equals NaN,
 and maps are equal if their elements are, in order. Values are compared themselves, and not only their hashes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,9 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thetastream.core.blocks import Matches, concat
 from thetastream.core.columns import SIGN
 from thetastream.core.keys import Int64s
+from thetastream.core.sides import Side
 
+MOST_HELD = 1 << 18
+"""The number of matches that wait for others by which they are cancelled. Of more, some come and go."""
 Signs = npt.NDArray[np.int8]
 """One sign per row: +1 or -1."""
 
@@ -58,10 +62,12 @@ def find_left(tuples: pa.RecordBatch) -> Int64s | None:
     signs = read_signs(tuples)
     if signs is None:
         return None
-    columns = [
-        column for name, column in zip(tuples.schema.names, tuples.columns, strict=True) if name != SIGN
-    ]
-    return find_net(columns, signs)
+    return find_net(list_columns(tuples), signs)
+
+
+def list_columns(tuples: pa.RecordBatch) -> list[pa.Array]:
+    """List the columns of tuples without their sign."""
+    return [column for name, column in zip(tuples.schema.names, tuples.columns, strict=True) if name != SIGN]
 
 
 def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
@@ -84,11 +90,17 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
     >>> find_net([pa.array([1.5, None, None])], np.array([1, 1, -1], dtype=np.int8))
     array([0])
     """
-    if not (signs < 0).any() or not (signs > 0).any():
+    deleted, inserted = np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)
+    if not len(deleted) or not len(inserted):
         return None
-    # 1. Compare column by column, and go on with the rows that may still have a counterpart.
-    rows = np.arange(len(signs))
-    groups = np.zeros(len(signs), dtype=np.int64)
+    # 1. Choose the inserts that may be equal to a delete. Usually, these are few.
+    places = pa.array(deleted)
+    inserted = Lookalikes([column.take(places) for column in columns]).find(columns, inserted)
+    if not len(inserted):
+        return None
+    # 2. Compare column by column, and go on with the rows that may still have a counterpart.
+    rows = np.sort(np.concatenate([deleted, inserted]))
+    groups = np.zeros(len(rows), dtype=np.int64)
     for column in columns:
         codes = _number_values(column if len(rows) == len(column) else column.take(pa.array(rows)))
         groups = codes if not groups.any() else _number_pairs(groups, codes)
@@ -99,7 +111,7 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
             return None
         if not is_open.all():
             rows, groups = rows[is_open], groups[is_open]
-    # 2. Of each group of equal rows, cancel as many inserts as deletes.
+    # 3. Of each group of equal rows, cancel as many inserts as deletes.
     groups = np.unique(groups, return_inverse=True)[1]
     deletes = signs[rows] < 0
     n_deletes, n_inserts = _count_groups(groups, deletes)
@@ -145,15 +157,80 @@ def find_counterparts(tuples: pa.RecordBatch, deletes: pa.RecordBatch) -> Int64s
     """
     signs = read_signs(tuples)
     assert signs is not None
-    rows = np.flatnonzero(signs > 0)
-    for name, column in zip(tuples.schema.names, tuples.columns, strict=True):
-        if name == SIGN or pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
-            continue
-        known = pc.unique(deletes.column(name))
-        rows = rows[pc.is_in(column.take(pa.array(rows)), value_set=known).to_numpy(zero_copy_only=False)]
+    columns = list_columns(tuples)
+    return Lookalikes(list_columns(deletes)).find(columns, np.flatnonzero(signs > 0))
+
+
+class Lookalikes:
+    """Finds the rows that may be equal to one of given rows: each of their values is in one of those.
+
+    Columns with floats, lists, structs and maps are not compared.
+
+    Examples
+    --------
+    >>> lookalikes = Lookalikes([pa.array([1, 2]), pa.array(["a", "b"])])
+    >>> lookalikes.find([pa.array([1, 1, 3]), pa.array(["b", "c", "a"])], np.arange(3))
+    array([0])
+    """
+
+    def __init__(self, columns: Sequence[pa.Array]) -> None:
+        self._known = [
+            None
+            if pa.types.is_nested(column.type) or pa.types.is_floating(column.type)
+            else pc.unique(column)
+            for column in columns
+        ]
+
+    def find(self, columns: Sequence[pa.Array], rows: Int64s) -> Int64s:
+        """Return those of these positions at which a row may be equal to one of the given rows."""
+        for column, known in zip(columns, self._known, strict=True):
+            if known is not None and len(rows):
+                chosen = column if len(rows) == len(column) else column.take(pa.array(rows))
+                rows = rows[pc.is_in(chosen, value_set=known).to_numpy(zero_copy_only=False)]
+        return rows
+
+
+def cancel_matches(matches: Iterable[Matches], stored: Side, deletes: pa.RecordBatch) -> Iterator[Matches]:
+    """Yield matches without those that cancel each other, because a stored tuple and its delete are in both.
+
+    Parameters
+    ----------
+    matches : iterable of Matches
+        The matches of tuples that probe the other side.
+    stored : Side
+        The side of the stored tuples.
+    deletes : pyarrow.RecordBatch
+        The stored deletes, with the columns that matches have of this side.
+    """
+    lookalikes, held, n_held = Lookalikes(deletes.columns), list[Matches](), 0
+    for one in matches:
+        theirs = one.right if stored is Side.RIGHT else one.left
+        rows = lookalikes.find(theirs.columns, np.arange(len(theirs)))
         if not len(rows):
-            break
-    return rows
+            yield one
+            continue
+        rest = np.ones(len(theirs), dtype=np.bool_)
+        rest[rows] = False
+        if rest.any():
+            yield one.take(np.flatnonzero(rest))
+        held.append(one.take(rows))
+        n_held += len(rows)
+        if n_held > MOST_HELD:
+            yield _net_matches(held)
+            held, n_held = [], 0
+    if held:
+        yield _net_matches(held)
+
+
+def _net_matches(held: Sequence[Matches]) -> Matches:
+    one = Matches(
+        concat([each.left for each in held]),
+        concat([each.right for each in held]),
+        pa.concat_arrays([each.signs for each in held]),
+    )
+    assert one.signs is not None
+    left = find_net([*one.left.columns, *one.right.columns], one.signs.to_numpy())
+    return one if left is None else one.take(left)
 
 
 def _number_values(column: pa.Array) -> Int64s:

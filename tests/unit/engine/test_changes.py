@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -350,3 +351,15 @@ def test_the_full_history_keeps_about_the_live_rows(
         live.append(new)
         run.epoch([*delete(old), *insert(new)])
     assert run.sum_counter("held") <= 1.3 * len(live)
+
+
+@BOTH_MODELS
+def test_a_new_tuple_meets_no_tuple_that_is_deleted(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chained_index, "FAN_IN", 8)
+    run = Run(IN_WINDOW, model)
+    rows = [(1, 100, 0, n % 2) for n in range(6)]
+    run.epoch(insert(rows[0]))
+    for old, new in pairwise(rows):
+        run.epoch([*delete(old), *insert(new)])
+    assert run.sum_counter("held") > 1, "the old rows and their deletes are still stored"
+    assert run.epoch([], insert(B)) == [(1, 2, 1)]

@@ -17,7 +17,7 @@ later probes meet both tuples or none of them. Large segments are not merged. Th
 expire, a merged segment with many deletes is compared with all other segments.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -56,6 +56,11 @@ FEWEST_DELETES, SHARE_OF_DELETES = 1 << 9, 64
 """A merged segment is compared with all others if it has more deletes than this number, and than this share
 (1 / 64) of all stored tuples. A tier has fewer than ``FAN_IN`` segments, so at most about an eighth of the
 stored tuples are deletes whose inserts are stored too."""
+
+
+MANY_DELETES = 4
+"""If at least this share (1 / 4) of the stored tuples are deletes, the matches of a probe are netted. With
+fewer, the comparison would cost more than the few pairs that come and go at once."""
 
 
 class ChainedIndex:
@@ -243,6 +248,18 @@ class ChainedIndex:
                 is_due &= times > after_us
             if is_due.any():
                 yield run.payload if is_due.all() else run.payload.take(np.flatnonzero(is_due))
+
+    def gather_deletes(self, columns: Sequence[str]) -> pa.RecordBatch | None:
+        """Gather these columns of the stored deletes; None if they are few among the stored tuples."""
+        if not self._has_deletes:
+            return None
+        payloads = [self._store.get(meta).payload for meta in self.segments]
+        deletes = [np.flatnonzero(read_signs(payload) < 0) for payload in payloads]  # type: ignore[operator]
+        if MANY_DELETES * sum(map(len, deletes)) < sum(map(len, payloads)) or not payloads:
+            return None
+        return concat(
+            [payload.select(columns).take(rows) for payload, rows in zip(payloads, deletes, strict=True)]
+        )
 
     # Segments that move to another index or unit
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import Matches, RowFacts, concat
-from thetastream.core.cancellation import cancel
+from thetastream.core.cancellation import cancel, cancel_matches
 from thetastream.core.columns import ARRIVAL, SEEN, SEQUENCE
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
@@ -277,7 +277,9 @@ class Unit:
         self.counters.probed += len(rows)
         facts, has_one = RowFacts(payload), self._needs_one(side)
         probed = (index.probe(rows, facts, has_one=has_one) for index in (self._indexes[side.other], *fresh))
-        yield from self._match(side, payload, chain.from_iterable(probed))
+        matches = self._match(side, payload, chain.from_iterable(probed))
+        deletes = self._indexes[side.other].gather_deletes(self._columns[side.other])
+        yield from matches if deletes is None else cancel_matches(matches, side.other, deletes)
 
     def _needs_one(self, side: Side) -> bool:
         """Whether one partner of each probing tuple of ``side`` is enough."""
