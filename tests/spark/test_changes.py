@@ -196,6 +196,7 @@ def test_the_columns_that_say_what_happened(spark: SparkSession) -> None:
         th.changes(wrong, sign="w").collect()
 
 
+@pytest.mark.slow
 def test_changes_are_applied_to_a_delta_table(
     spark: SparkSession, tmp_path: Path, only_epochs_with_rows: None
 ) -> None:

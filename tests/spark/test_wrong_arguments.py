@@ -49,6 +49,8 @@ def list_calls(ticks: DataFrame, rows: DataFrame) -> list[Call]:
         (th.Rows, {"n": 1}),
         (th.by_arrival, {"df": rows.select("id"), "slack": "10 seconds"}),
         (th.changes, {"df": rows, "sign": "id"}),
+        (th.changes, {"df": rows, "format": "upsert", "key": "id", "sequence": "ts", "deleted": "id < 0"}),
+        (th.apply_changes, {"table": "table", "key": "id"}),
     ]
 
 
