@@ -41,6 +41,8 @@ LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 BLOCK_BITS = 3
 BLOCK = 1 << BLOCK_BITS
 """The number of rows of a block, and of zones of a zone."""
+STRETCH = 64
+"""The number of values of a tile that are passed together if none of them is great enough."""
 GROUP = 8
 """The number of products of floats that Spark adds to a sum at a time."""
 
@@ -423,6 +425,31 @@ def measure_distances(
 
 
 @jit
+def has_value(row: Singles, added: Singles, edge: float, is_above: bool) -> bool:
+    """Whether row[c] + added[c] >= edge, or <=, for some c. Compilers make vectors of such a plain loop."""
+    n = 0
+    if is_above:
+        for c in range(len(row)):
+            if row[c] + added[c] >= edge:
+                n += 1
+    else:
+        for c in range(len(row)):
+            if row[c] + added[c] <= edge:
+                n += 1
+    return n > 0
+
+
+@jit
+def has_score(row: Singles, scale: Singles, added: Singles, edge: float) -> bool:
+    """Whether row[c] * scale[c] + added[c] >= edge for some c."""
+    n = 0
+    for c in range(len(row)):
+        if row[c] * scale[c] + added[c] >= edge:
+            n += 1
+    return n > 0
+
+
+@jit
 def select(
     tile: Singles,
     added: Singles,
@@ -440,16 +467,20 @@ def select(
     n = 0
     column = cursor[1]
     for p in range(cursor[0], len(tile)):
-        edge = bound[p]
-        for s in range(column, tile.shape[1]):
-            value = tile[p, s] + added[s]
-            if value >= edge if is_above else value <= edge:
-                if n == len(out_row):
-                    cursor[0], cursor[1] = p, s
-                    return n
-                out_row[n] = p
-                out_column[n] = s
-                n += 1
+        edge, row = bound[p], tile[p]
+        for start in range(column, len(row), STRETCH):
+            stop = min(start + STRETCH, len(row))
+            if not has_value(row[start:stop], added[start:stop], edge, is_above):
+                continue
+            for s in range(start, stop):
+                value = row[s] + added[s]
+                if value >= edge if is_above else value <= edge:
+                    if n == len(out_row):
+                        cursor[0], cursor[1] = p, s
+                        return n
+                    out_row[n] = p
+                    out_column[n] = s
+                    n += 1
         column = 0
     cursor[0] = len(tile)
     return n
@@ -474,19 +505,25 @@ def push_best(
     """
     k = best.shape[1]
     for r in range(len(tile)):
-        for c in range(tile.shape[1]):
-            score = tile[r, c] * scale[c] + low[c] - slack[r]
-            if score <= best[r, 0] or not is_inside(lows, highs, keys, rows_probe, r, c):
+        row = tile[r]
+        for start in range(0, len(row), STRETCH):
+            stop = min(start + STRETCH, len(row))
+            edge = best[r, 0] + slack[r]
+            if not has_score(row[start:stop], scale[start:stop], low[start:stop], edge):
                 continue
-            at, child = 0, 1
-            while child < k:
-                if child + 1 < k and best[r, child + 1] < best[r, child]:
-                    child += 1
-                if best[r, child] >= score:
-                    break
-                best[r, at] = best[r, child]
-                at, child = child, 2 * child + 1
-            best[r, at] = score
+            for c in range(start, stop):
+                score = row[c] * scale[c] + low[c] - slack[r]
+                if score <= best[r, 0] or not is_inside(lows, highs, keys, rows_probe, r, c):
+                    continue
+                at, child = 0, 1
+                while child < k:
+                    if child + 1 < k and best[r, child + 1] < best[r, child]:
+                        child += 1
+                    if best[r, child] >= score:
+                        break
+                    best[r, at] = best[r, child]
+                    at, child = child, 2 * child + 1
+                best[r, at] = score
 
 
 @jit
@@ -512,15 +549,20 @@ def select_best(
     n = 0
     column = cursor[1]
     for r in range(cursor[0], len(tile)):
-        for c in range(column, tile.shape[1]):
-            score = tile[r, c] * scale[c] + high[c] + slack[r]
-            if score >= best[r, 0] and is_inside(lows, highs, keys, rows_probe, r, c):
-                if n == len(out_row):
-                    cursor[0], cursor[1] = r, c
-                    return n
-                out_row[n] = r
-                out_column[n] = c
-                n += 1
+        row, edge = tile[r], best[r, 0] - slack[r]
+        for start in range(column, len(row), STRETCH):
+            stop = min(start + STRETCH, len(row))
+            if not has_score(row[start:stop], scale[start:stop], high[start:stop], edge):
+                continue
+            for c in range(start, stop):
+                is_high = row[c] * scale[c] + high[c] >= edge
+                if is_high and is_inside(lows, highs, keys, rows_probe, r, c):
+                    if n == len(out_row):
+                        cursor[0], cursor[1] = r, c
+                        return n
+                    out_row[n] = r
+                    out_column[n] = c
+                    n += 1
         column = 0
     cursor[0] = len(tile)
     return n

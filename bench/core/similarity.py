@@ -40,7 +40,7 @@ from bench.core.rows import Row, find_medians, measure_in_turn
 FLOATS, K, LIMIT = 384, 10, 0.9
 WINDOW = 20_000
 """Vectors of each input."""
-PREDICATE, OWN = 1_000, 400
+PREDICATE, OWN = 200, 100
 """Left vectors of a Python predicate, and of Spark's own join."""
 TILE = 1024, 4096
 MARGIN = 1e-6

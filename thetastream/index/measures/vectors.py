@@ -174,7 +174,7 @@ class VectorMeasure(PairMeasure):
         if not len(usual):
             return
         # 2. Compare the others by products of matrices.
-        matrix, norms = probes.matrix[at[usual]], probes.norms[at[usual]]
+        matrix, norms = _take_rows(probes.matrix, at[usual]), probes.norms[at[usual]]
         for begin in range(first, last, TILE_ROWS):
             part = slice(begin, min(begin + TILE_ROWS, last))
             form = self.form(limit.op, limit.value, matrix, norms, stored.norms[part])
@@ -196,16 +196,16 @@ class VectorMeasure(PairMeasure):
         # 2. Compare the usual ones by products of matrices.
         for begin in range(0, len(usual), TILE_SEEKERS):
             mine = usual[begin : begin + TILE_SEEKERS]
-            best = search.best[mine]
+            best, vectors = search.best[mine], _take_rows(seekers.matrix, at[mine])
             for start in range(0, len(other_usual), TILE_ROWS):
                 theirs = other_usual[start : start + TILE_ROWS]
                 scores = self.score(
                     search.is_descending,
-                    seekers.matrix[at[mine]],
+                    vectors,
                     seekers.norms[at[mine]],
                     others.norms[other_at[theirs]],
                 )
-                tile = scores.x @ others.matrix[other_at[theirs]].T
+                tile = scores.x @ _take_rows(others.matrix, other_at[theirs]).T
                 for found, column in _select_nearest(tile, scores, search, mine, theirs, best, capacity):
                     yield mine[found], theirs[column]
             search.best[mine] = best
@@ -254,7 +254,7 @@ class Cosine(VectorMeasure):
         return _make_form(matrix / norms[:, None], -edge * others, np.zeros(len(matrix)), is_above)
 
     def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
-        error = np.full(len(others), _find_error(matrix))
+        error = np.full(len(others), _find_tie_error(matrix))
         x = matrix / (norms if is_descending else -norms)[:, None]
         return _make_scores(x, 1 / others, -error, error, np.zeros(len(matrix)))
 
@@ -281,7 +281,7 @@ class Product(VectorMeasure):
         return _make_form(matrix / norms[:, None], sign * error * others, bound, is_above)
 
     def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
-        error = _find_error(matrix) * others
+        error = _find_tie_error(matrix) * others
         x = matrix / (norms if is_descending else -norms)[:, None]
         return _make_scores(x, np.ones(len(others)), -error, error, np.zeros(len(matrix)))
 
@@ -308,7 +308,7 @@ class Distance(VectorMeasure):
         return _make_form(matrix, -(1 + error) * others**2 / 2, bound, is_above)
 
     def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
-        error = _find_error(matrix)
+        error = _find_tie_error(matrix)
         sign = -1 if is_descending else 1  # near vectors have great products
         low, high = (-(sign + more) * others**2 / 2 for more in (error, -error))
         return _make_scores(sign * matrix, np.ones(len(others)), low, high, error * norms**2 / 2)
@@ -329,6 +329,19 @@ def _find_error(matrix: Singles) -> float:
     """Bound the error of a product of unit vectors, of the linear form, and of Spark's result."""
     size: int = matrix.shape[1]
     return (size + 16) * ROUNDOFF
+
+
+def _find_tie_error(matrix: Singles) -> float:
+    """Bound the same, and the difference of two values that Spark rounds to one float."""
+    return _find_error(matrix) + 16 * ROUNDOFF
+
+
+def _take_rows(matrix: Singles, rows: Int64s) -> Singles:
+    """Return these rows. If they follow each other, nothing is copied."""
+    if len(rows) and (np.diff(rows) == 1).all():
+        return matrix[rows[0] : rows[-1] + 1]
+    taken: Singles = matrix[rows]
+    return taken
 
 
 def _select(form: Form, stored: Singles, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
