@@ -268,7 +268,8 @@ def takes(door: type) -> Callable[[Function], Function]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             refuse_unknown(kwargs.keys() - own, known)
-            if len(args) > 1 and hasattr(args[1], "sparkSession"):
+            # A Column of Spark Connect has every attribute, so its class is asked.
+            if len(args) > 1 and hasattr(type(args[1]), "sparkSession"):
                 what = f"{function.__name__} takes its DataFrames as one mapping of alias to DataFrame"
                 raise QueryError("STREAMS", f'{what}, as in {{"a": df1, "b": df2}}, and not one by one')
             return function(*args, **kwargs)
