@@ -449,9 +449,36 @@ def cancel_changes(changes: pa.Table) -> pa.Table:
     is_insert = pc.equal(changes[CHANGE_TYPE], INSERT).to_numpy()
     if not is_insert.any() or is_insert.all():
         return changes
-    (rows,) = changes.drop_columns([CHANGE_TYPE]).combine_chunks().to_batches()
-    left = find_net(rows.columns, np.where(is_insert, 1, -1).astype(np.int8))
-    return changes if left is None else changes.take(left)
+    columns = [join_chunks(column) for column in changes.drop_columns([CHANGE_TYPE]).columns]
+    left = find_net(columns, np.where(is_insert, 1, -1).astype(np.int8))
+    if left is None:
+        return changes
+    is_left = np.zeros(len(changes), dtype=np.bool_)
+    is_left[left] = True
+    return changes.filter(pa.array(is_left))
+
+
+def join_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array.
+
+    An array of texts has at most 2 GiB, so several chunks become an array of large texts.
+    """
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.cast(_enlarge(column.type)).chunks)
+
+
+def _enlarge(kind: pa.DataType) -> pa.DataType:
+    """Return the type with 64-bit offsets. Maps keep theirs, because Arrow has no large maps."""
+    if pa.types.is_string(kind):
+        return pa.large_string()
+    if pa.types.is_binary(kind):
+        return pa.large_binary()
+    if pa.types.is_list(kind):
+        return pa.large_list(_enlarge(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_enlarge(field.type)) for field in kind])
+    return kind
 
 
 def load(rows: Any, store: Store) -> pa.Table:
