@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, MapType
 
-from thetastream.core.columns import CHANGE_TYPE, MARK
+from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.upserts import GONE_SOURCE, ORDER_SOURCE, Upserts
 from thetastream.joins.ask.refusals import summarize, unlogged
@@ -139,16 +139,13 @@ def _follow_upserts(
     if df.isStreaming:
         raise_problems(SparkSessionChecks(spark).find_problems(flow.stages[0].spec.n_units))
     changed = build(flow, [source], RunContext())
-    # 3. The event time is that of the stream, as it is behind a join.
-    if stream.event_time is not None and stream.watermark_delay_us is not None:
-        delay_ms = stream.watermark_delay_us // 1000
-        columns = [
-            F.col(quote(name)).alias(name, metadata={MARK: delay_ms})
-            if name == stream.event_time
-            else quote(name)
-            for name in changed.columns
-        ]
-        changed = changed.select(*columns)
+    # 3. The event time is that of the stream, with the marks of its watermark.
+    if stream.event_time is not None:
+        marks = dict(df.schema[stream.event_time].metadata or {})
+        columns = {
+            stream.event_time: F.col(quote(stream.event_time)).alias(stream.event_time, metadata=marks)
+        }
+        changed = changed.select(*(columns.get(name, F.col(quote(name))) for name in changed.columns))
     return mark_changes(changed)
 
 
