@@ -154,6 +154,8 @@ def test_what_a_stream_of_changes_cannot_have_is_refused(
         th.aggregate({"a": timed, "b": other}, on="a.id < b.id", within="1m", aggs={"n": "count(*)"})
     with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
         th.sql(spark, "SELECT a.id FROM a JOIN b ON a.id < b.id", streams={"a": timed, "b": other})
+    with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
+        th.sql(spark, "SELECT count(*) AS n FROM a GROUP BY id", streams={"a": timed})
     with pytest.raises(th.QueryError, match="TASKS"):
         th.join_many({"a": timed, "b": other}, {"one": {"on": "a.id < b.id", "within": "1m"}})
     table = spark.createDataFrame([(1,)], "id INT")

@@ -11,6 +11,7 @@ from thetastream.aggregates import NotFoldable
 from thetastream.conditions import make_error_at
 from thetastream.conditions.clauses import find_endless
 from thetastream.conditions.statement import Select, Source
+from thetastream.core.columns import CHANGES
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.families.views.planner import is_surely_grouped
 from thetastream.joins.ask.catalyst import escape_braces
@@ -167,6 +168,10 @@ class Evaluation:
     def _select_one(self, select: Select, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Evaluate a SELECT over one input by Spark alone."""
         ((alias, frame),) = frames.items()
+        if any(CHANGES in (field.metadata or {}) for field in frame.schema):
+            what = f"rows of {alias} may be deleted, and statements count a delete as one more row"
+            hint = "use th.join, write its results with th.write, and ask the store"
+            raise QueryError("CHANGES_AGGREGATE", f"{what}; {hint}")
         clauses = select.clauses
         if frame.isStreaming:
             raise_problems(list(find_endless(clauses)))
