@@ -186,7 +186,7 @@ def test_many_histories(model: Model, unit: UnitSpec, monkeypatch: pytest.Monkey
         monkeypatch.setattr(chained_index, "MERGED_ROWS", 16)
         monkeypatch.setattr(chained_index, "FEWEST_DELETES", 0)
     window = WINDOW if unit is IN_WINDOW else None
-    for seed in range(100, 160):
+    for seed in range(100, 120):
         history = draw_history(random.Random(seed), 40, make_row, has_watermark=window is not None)
         run = Run(unit, model)
         for epoch, expected in replay(history, window):
