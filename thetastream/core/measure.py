@@ -47,7 +47,7 @@ class Derived(Protocol):
 Singles = npt.NDArray[np.float32]
 
 
-class Intervals(NamedTuple):
+class Ranges(NamedTuple):
     """Which pairs satisfy the rest of a condition: low[p, c] <= keys[s, c] <= high[p, c] for all columns c.
 
     p is the number of a probe, and s the number of a stored row.
@@ -72,7 +72,7 @@ class NearestSearch(NamedTuple):
     best: Singles
     """For each seeker a heap of the k greatest lower bounds on scores of its partners so far. A measure may
     define scores, and -inf stands for a missing partner. ``propose_nearest`` updates the heaps."""
-    inside: Intervals
+    inside: Ranges
     """Which pairs are partners."""
     seekers_probe: bool
     """Whether the seekers are the probes of ``inside``. Otherwise they are its stored rows."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from thetastream.core.keys import HIGHEST, Int64s
-from thetastream.core.measure import Intervals, NearestSearch
+from thetastream.core.measure import NearestSearch, Ranges
 from thetastream.index.base import (
     Fit,
     Indexable,
@@ -146,7 +146,7 @@ def _find_intervals(
     rows: Int64s,
     first: Int64s,
     last: Int64s,
-) -> Intervals:
+) -> Ranges:
     """Find which pairs of probes and stored rows are partners. Row numbers and values are keys, too."""
     low, high, keys = [first], [last - 1], [rows]
     for column, span in search.checked.items():
@@ -157,7 +157,7 @@ def _find_intervals(
         low.append(mine[ranked.places[probes]])
         high.append(low[-1])
         keys.append(theirs[rows])
-    return Intervals(*(np.ascontiguousarray(np.stack(columns, axis=1)) for columns in (low, high, keys)))
+    return Ranges(*(np.ascontiguousarray(np.stack(columns, axis=1)) for columns in (low, high, keys)))
 
 
 def _cut_tiles(first: Int64s, last: Int64s, most: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:

@@ -4,9 +4,9 @@ A service reads committed results and writes nothing. So several services may se
 restarts, its subscribers reconnect and continue after the last snapshot that they have seen.
 """
 
-from thetastream.service.access import Access, read_tokens
+from thetastream.service.access import Grant, read_tokens
 from thetastream.service.app import build_app
 from thetastream.service.limits import Limits
 from thetastream.service.server import Server
 
-__all__ = ["Access", "Limits", "Server", "build_app", "read_tokens"]
+__all__ = ["Grant", "Limits", "Server", "build_app", "read_tokens"]

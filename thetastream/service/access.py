@@ -31,7 +31,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Access:
+class Grant:
     """What the clients that send one token may do."""
 
     name: str
@@ -47,13 +47,13 @@ class Access:
         return self.stores is None or store in self.stores
 
 
-EVERYBODY = Access("everybody", "")
+EVERYBODY = Grant("everybody", "")
 """What clients of this machine may do, if the service has no token."""
 
 
-def make_access(token: str) -> Access:
-    """Return the access of the only token of a service, which may do everything."""
-    return Access("token", digest_token(token))
+def make_grant(token: str) -> Grant:
+    """Return the grant of the only token of a service, which may do everything."""
+    return Grant("token", digest_token(token))
 
 
 def digest_token(token: str) -> str:
@@ -65,7 +65,7 @@ def digest_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def find_access(known: Sequence[Access], token: str) -> Access | None:
+def find_grant(known: Sequence[Grant], token: str) -> Grant | None:
     """Find what the clients of a token may do; None if the token is unknown.
 
     Each digest is compared, and in constant time, so the time of an answer tells nothing about tokens.
@@ -75,7 +75,7 @@ def find_access(known: Sequence[Access], token: str) -> Access | None:
     return found[0] if found else None
 
 
-def read_tokens(text: str, where: str, stores: Sequence[str]) -> list[Access]:
+def read_tokens(text: str, where: str, stores: Sequence[str]) -> list[Grant]:
     """Read a file of tokens.
 
     Parameters
@@ -98,10 +98,10 @@ def read_tokens(text: str, where: str, stores: Sequence[str]) -> list[Access]:
         raise QueryError("TOKEN", f"{where} must be TOML: {error}") from None
     if not tables:
         raise QueryError("TOKEN", f"{where} must have a table for each client, and it is empty")
-    return [_read_access(name, table, where, stores) for name, table in tables.items()]
+    return [_read_grant(name, table, where, stores) for name, table in tables.items()]
 
 
-def _read_access(name: str, table: Any, where: str, stores: Sequence[str]) -> Access:
+def _read_grant(name: str, table: Any, where: str, stores: Sequence[str]) -> Grant:
     what = f"[{name}] of {where}"
     if not isinstance(table, Mapping):
         raise QueryError("TOKEN", f"{where} must have only tables, and {name!r} is {table!r}")
@@ -111,7 +111,7 @@ def _read_access(name: str, table: Any, where: str, stores: Sequence[str]) -> Ac
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         hint = "printf %s TOKEN | sha256sum"
         raise QueryError("TOKEN", f"sha256 of {what} must be the 64 digits that `{hint}` prints")
-    return Access(
+    return Grant(
         name,
         digest,
         None if "stores" not in table else _read_names(table["stores"], stores, f"stores of {what}"),
@@ -165,21 +165,21 @@ class Door:
         QueryError
             FORBIDDEN.
         """
-        access = get_access(request)
-        is_admitted = right in access.rights and (store is None or access.sees(store))
-        self._write(request, access, right, is_admitted, {"store": store, **asked})
+        grant = get_grant(request)
+        is_admitted = right in grant.rights and (store is None or grant.sees(store))
+        self._write(request, grant, right, is_admitted, {"store": store, **asked})
         if not is_admitted:
-            what = f"the token of {access.name} does not have the right {right!r}"
+            what = f"the token of {grant.name} does not have the right {right!r}"
             raise QueryError("FORBIDDEN", what if store is None else f"{what} for the store {store!r}")
 
     def _write(
-        self, request: Request, access: Access, right: str, is_admitted: bool, asked: Mapping[str, Any]
+        self, request: Request, grant: Grant, right: str, is_admitted: bool, asked: Mapping[str, Any]
     ) -> None:
         if self._audit is None:
             return
         line = {
             "at": datetime.now(UTC).isoformat(),
-            "token": access.name,
+            "token": grant.name,
             "client": request.client.host if request.client else None,
             "right": right,
             "admitted": is_admitted,
@@ -189,7 +189,7 @@ class Door:
         os.write(self._audit, f"{json.dumps(line, default=str)}\n".encode())
 
 
-def get_access(request: Request) -> Access:
+def get_grant(request: Request) -> Grant:
     """Return what the client of a request may do, as the guard has found it."""
-    access: Access = request.scope["state"]["access"]
-    return access
+    grant: Grant = request.scope["state"]["grant"]
+    return grant

@@ -29,7 +29,7 @@ from starlette.staticfiles import StaticFiles
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.results.store import Store
 from thetastream.results.subscription import refuse_future, refuse_gap
-from thetastream.service.access import Access, Door, get_access, make_access
+from thetastream.service.access import Door, Grant, get_grant, make_grant
 from thetastream.service.bodies import (
     ALL,
     EVENTS,
@@ -76,7 +76,7 @@ def build_app(
     *,
     metrics: Sequence[Path] = (),
     token: str | None = None,
-    tokens: Sequence[Access] = (),
+    tokens: Sequence[Grant] = (),
     audit: Path | None = None,
     limits: Limits | None = None,
 ) -> FastAPI:
@@ -91,7 +91,7 @@ def build_app(
     token : str, optional
         The text that clients must send, who may then do everything. Without any token, the service answers
         only requests to localhost.
-    tokens : sequence of Access, optional
+    tokens : sequence of Grant, optional
         More tokens, each with its rights, as ``thetastream.service.read_tokens`` reads them.
     audit : Path, optional
         A file that gets one line of JSON for each question, subscription and look at the queries.
@@ -116,7 +116,7 @@ def build_app(
         refuse_token(token, "the service")
     # The documentation pages of FastAPI are off, because they load scripts from another host.
     app = FastAPI(title="Thetastream", version=version("thetastream"), docs_url=None, redoc_url=None)
-    known = [*([] if token is None else [make_access(token)]), *tokens]
+    known = [*([] if token is None else [make_grant(token)]), *tokens]
     app.add_middleware(Guard, known=known)
     door = Door(audit)
 
@@ -179,8 +179,8 @@ def add_store_routes(app: FastAPI, door: Door, stores: Mapping[str, Store], limi
 
     @app.get("/stores", responses=PROBLEMS)
     def list_stores(request: Request) -> StoreList:
-        access = get_access(request)
-        seen = {name: describe_store(store) for name, store in stores.items() if access.sees(name)}
+        grant = get_grant(request)
+        seen = {name: describe_store(store) for name, store in stores.items() if grant.sees(name)}
         return StoreList(version=app.version, stores=seen)
 
     @app.get("/stores/{name}/snapshots", responses=PROBLEMS)

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 
 from thetastream.core.errors import QueryError
 from thetastream.core.listening import is_loopback, read_host
-from thetastream.service.access import EVERYBODY, Access, find_access
+from thetastream.service.access import EVERYBODY, Grant, find_grant
 
 PUBLIC, PAGE = ("/health", "/"), "/page/"
 """Paths that need no token, and a prefix of such paths. Their answers contain no results and no queries."""
@@ -38,10 +38,10 @@ ANSWER_HEADERS = {
 class Guard:
     """An ASGI middleware that refuses requests of clients that may not use the service.
 
-    It hands on what the client of a request may do, as ``scope["state"]["access"]``.
+    It hands on what the client of a request may do, as ``scope["state"]["grant"]``.
     """
 
-    def __init__(self, app: Any, known: Sequence[Access]) -> None:
+    def __init__(self, app: Any, known: Sequence[Grant]) -> None:
         self._app = app
         self._known = known
 
@@ -62,16 +62,16 @@ class Guard:
             what = "the service answers requests of its own page only, not those of other sites in a browser"
             return _make_refusal(403, "FORBIDDEN_ORIGIN", what)
         if not self._known:
-            scope.setdefault("state", {})["access"] = EVERYBODY
+            scope.setdefault("state", {})["grant"] = EVERYBODY
             if is_loopback(read_host(headers.get("host", ""))):
                 return None
             return _make_refusal(
                 403, "FORBIDDEN_HOST", "a service without a token answers for localhost only"
             )
         kind, _, given = headers.get("authorization", "").partition(" ")
-        access = find_access(self._known, given) if kind.lower() == "bearer" else None
-        scope.setdefault("state", {})["access"] = access
-        if access or scope["path"] in PUBLIC or scope["path"].startswith(PAGE):
+        grant = find_grant(self._known, given) if kind.lower() == "bearer" else None
+        scope.setdefault("state", {})["grant"] = grant
+        if grant or scope["path"] in PUBLIC or scope["path"].startswith(PAGE):
             return None
         what = "give the token of the service in the header 'Authorization: Bearer TOKEN'"
         return _make_refusal(401, "TOKEN", what, {"WWW-Authenticate": "Bearer"})

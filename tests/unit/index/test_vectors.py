@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from thetastream.core.condition import RankedPair
 from thetastream.core.errors import PredicateError
 from thetastream.core.how import MeasuredRanking, select_nearest
-from thetastream.core.measure import Intervals, MeasureLimit, NearestSearch, compare, pair_all
+from thetastream.core.measure import MeasureLimit, NearestSearch, Ranges, compare, pair_all
 from thetastream.index.measures import REGISTRY
 from thetastream.index.measures import vectors as vectors_module
 from thetastream.index.measures.vectors import VectorMeasure
@@ -115,7 +115,7 @@ def test_the_nearest_of_all_partners_are_proposed(seed: int) -> None:
     rows = [random.permutation(len(column))[: random.integers(len(column) + 1)] for column in columns]
     n_probes, n_stored = (len(one) for one in (rows if seekers_probe else rows[::-1]))
     low = random.integers(0, 3, (n_probes, 2))
-    inside = Intervals(low, low + random.integers(0, 3, (n_probes, 2)), random.integers(0, 4, (n_stored, 2)))
+    inside = Ranges(low, low + random.integers(0, 3, (n_probes, 2)), random.integers(0, 4, (n_stored, 2)))
     best = np.full((len(rows[0]), k), -np.inf, dtype=np.float32)
     derived = [measure.derive(column) for column in columns]
     search = NearestSearch(
@@ -146,7 +146,7 @@ def test_few_pairs_beside_the_nearest_are_proposed() -> None:
     rows, none = np.arange(900), np.zeros((900, 0), dtype=np.int64)
     for measure in MEASURES:
         vectors, best = measure.derive(column), np.full((900, 10), -np.inf, dtype=np.float32)
-        inside = Intervals(none, none, none)
+        inside = Ranges(none, none, none)
         search = NearestSearch(True, vectors, rows, vectors, rows, best, inside, True)
         n_proposed = sum(len(found) for found, _ in measure.propose_nearest(search, 1 << 17))
         assert 9000 <= n_proposed < 9010

@@ -12,8 +12,8 @@ from tests.support.service import make_pairs, run_service
 from thetastream.app.cli import build_parser
 from thetastream.app.cli.serving import serve
 from thetastream.core.errors import QueryError
-from thetastream.service import Access, read_tokens
-from thetastream.service.access import digest_token, find_access
+from thetastream.service import Grant, read_tokens
+from thetastream.service.access import digest_token, find_grant
 from thetastream.stores import ParquetStore
 
 ADMIN, DASHBOARD, FEED = "the token of the admin", "the token of a dashboard", "the token of a feed"
@@ -109,11 +109,11 @@ def test_a_wrong_file_of_tokens_is_refused(text: str, expected: str) -> None:
 
 
 def test_the_first_of_equal_tokens_counts() -> None:
-    both = [Access("one", DIGEST), Access("two", DIGEST)]
-    found = find_access(both, DASHBOARD)
+    both = [Grant("one", DIGEST), Grant("two", DIGEST)]
+    found = find_grant(both, DASHBOARD)
     assert found is not None
     assert found.name == "one"
-    assert find_access(both, "another") is None
+    assert find_grant(both, "another") is None
 
 
 def test_a_file_of_tokens_that_others_can_read_is_refused(tmp_path: Path) -> None:

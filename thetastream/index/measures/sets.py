@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pandas.util import hash_array
 
 from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
@@ -124,6 +123,8 @@ class Jaccard(PairMeasure):
         return is_empty
 
     def derive(self, column: pa.Array) -> Sets:
+        from pandas.util import hash_array  # The package itself must not load pandas.
+
         elements = column.flatten()
         encoded = pc.dictionary_encode(elements)
         values = encoded.dictionary.to_numpy(zero_copy_only=False)
