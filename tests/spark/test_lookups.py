@@ -192,6 +192,9 @@ NEAREST = [
     ("true", th.Nearest(1, by="abs(a.x - t.low)")),
     ("a.x < t.high", th.Nearest(3, by="t.f DESC NULLS FIRST")),
     (["a.x <= t.high", same_parity], th.Nearest(1, by="t.high - a.x")),
+    # NaN is greater than all numbers, so here it is the nearest.
+    ("a.x >= t.low", th.Nearest(1, by="t.f DESC")),
+    ("a.name = t.name", th.Nearest(3, by="a.f - t.f DESC")),
 ]
 
 

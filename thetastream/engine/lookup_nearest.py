@@ -45,6 +45,14 @@ class RankedRun:
         return encode(self.run.payload.column(RANKED), self.ranking.domain)
 
     @cached_property
+    def _begins_with_nan(self) -> bool:
+        """Whether a row has NaN, and NaN is the nearest: it is greater than all numbers."""
+        ranking = self.ranking
+        if ranking.domain is not Domain.FLOAT or not ranking.is_descending or ranking.has_nan_last:
+            return False
+        return bool((self.values == HIGHEST - 1).any())
+
+    @cached_property
     def groups(self) -> Int64s:
         """The keys of the equalities of each row, combined."""
         columns = self.plan.access.group
@@ -119,7 +127,7 @@ class RankedRun:
             if self.ranking.domain is Domain.FLOAT:
                 # The difference of two infinite values is NaN, which is not at the end of the order.
                 is_hard |= np.isinf(values.fill_null(0).to_numpy(zero_copy_only=False))
-        if self.ranking.has_nulls_first:
+        if self.ranking.has_nulls_first or self._begins_with_nan:
             is_hard |= stop > end
         origin = None if mine is None or not self.ranking.is_abs else self._bisect(start, end, mine, False)
         found: list[tuple[Int64s, Int64s, Int64s]] = []
