@@ -140,7 +140,7 @@ def test_the_nested_loop_tries_a_registered_shape(striped: Shape) -> None:
         for left, right, watermark in case.epochs:
             batches = case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right)
             for matches in join.epoch(*batches, watermark):
-                ids = (batch["id"].to_pylist() for batch in matches)
+                ids = (batch["id"].to_pylist() for batch in (matches.left, matches.right))
                 found.update(zip(*ids, strict=True))
         assert found == case.answer()[0]
 
