@@ -237,7 +237,8 @@ def test_what_a_delta_table_cannot_take(spark: SparkSession, tmp_path: Path) -> 
         th.apply_changes(str(tmp_path / "t"), "x", query="q")(rows, 0)
 
 
-@pytest.mark.parametrize("has_time", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("has_time", [True, False])
 def test_upserts_are_changes(
     spark: SparkSession, tmp_path: Path, has_time: bool, only_epochs_with_rows: None
 ) -> None:

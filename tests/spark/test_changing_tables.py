@@ -170,6 +170,7 @@ def test_an_unchanged_table_is_not_staged_again(
     assert th.stage(again, tmp_path / "elsewhere")[0]["version"] == 1
 
 
+@pytest.mark.slow
 def test_a_table_is_followed_while_a_query_runs(
     spark: SparkSession, stream: Stream, ranges: Ranges, start: Any, tmp_path: Path
 ) -> None:
@@ -239,6 +240,7 @@ def test_a_query_that_starts_again_reads_the_versions_that_it_read_before(
     assert Counter(found) == join_in_batch(spark, stream, ranges, read, "inner")
 
 
+@pytest.mark.slow
 def test_several_tables_and_joined_streams_follow_changes_too(
     spark: SparkSession, stream: Stream, ranges: Ranges, start: Any, tmp_path: Path
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_stream_beside_a_table(spark: SparkSession, tmp_path: Path, how: str) 
     assert len({on for on, *_ in found}) == len(ours)
 
 
+@pytest.mark.slow
 def test_rows_of_a_join_beside_a_table(spark: SparkSession, tmp_path: Path) -> None:
     a, b, t = (draw_frame(spark, seed, 40) for seed in (13, 14, 15))
     given = {
@@ -223,7 +224,8 @@ def test_the_nearest_by_a_measure(spark: SparkSession, tmp_path: Path) -> None:
     assert {n for n, *_ in wanted} == {*range(len(RANKINGS))}
 
 
-@pytest.mark.parametrize("residual", ["", pytest.param(" AND a.id <> b.id", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("residual", ["", " AND a.id <> b.id"])
 def test_the_nearest_of_a_stream_in_a_statement(spark: SparkSession, tmp_path: Path, residual: str) -> None:
     """Behind the units, Spark evaluates the residual, and second units decide."""
     a, b = (draw_frame(spark, seed, 60) for seed in (18, 19))
