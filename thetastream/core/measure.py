@@ -13,7 +13,7 @@ the k nearest of each tuple are.
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -164,6 +164,27 @@ class PairMeasure(ABC):
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+def collect_places(
+    find: Callable[[Int64s, Int64s, Int64s], int], capacity: int
+) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield the places that a kernel finds, at most ``capacity`` at a time.
+
+    Parameters
+    ----------
+    find : callable
+        A kernel such as ``thetastream.kernels.select``. It gets a cursor, a buffer of rows and a buffer of
+        columns, goes on at the cursor, and returns how many places it has written. It is done when it leaves
+        the buffers with room.
+    capacity : int
+        The length of the buffers.
+    """
+    cursor, n = np.zeros(2, dtype=np.int64), capacity
+    while n == capacity:
+        rows, columns = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+        n = find(cursor, rows, columns)
+        yield rows[:n], columns[:n]
 
 
 def pair_all(probes: Int64s, stored: Int64s, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import parse_duration, parse_nbytes
+from thetastream.core.spans import parse_nbytes, read_span
 
 CURVES: dict[str, Callable[[float], float]] = {"linear": lambda x: x, "quadratic": lambda x: x * x}
 """The curves by name: functions that grow from (0, 0) to (1, 1)."""
@@ -107,8 +107,8 @@ class Shed:
     def _read(self, value: object) -> int | None:
         if self.load == STATE:
             return parse_nbytes(value)
-        span = parse_duration(value) if isinstance(value, str) else value
-        if not isinstance(span, timedelta) or span <= timedelta(0):
+        span = read_span(value)
+        if span is None or span <= timedelta(0):
             return None
         return span // timedelta(microseconds=1)
 

@@ -131,6 +131,17 @@ Within: TypeAlias = Duration | Rows | Mapping[str, Duration | Rows] | None
 """One window for all streams or one per alias, in event time or in tuples. None means the full history."""
 
 
+def read_span(value: object) -> timedelta | None:
+    """Read a span of time that is given as a text or as a timedelta. Return None if it is neither.
+
+    >>> str(read_span("90s")), read_span(timedelta(1)), read_span("soon"), read_span(90)
+    ('0:01:30', datetime.timedelta(days=1), None, None)
+    """
+    if isinstance(value, str):
+        return parse_duration(value)
+    return value if isinstance(value, timedelta) else None
+
+
 def to_micros(duration: timedelta) -> int:
     """Convert a duration to whole microseconds, exactly.
 

@@ -1,19 +1,18 @@
 """Plans the units that turn a stream of upserts into changes (``thetastream.engine.latest``)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from thetastream.core.columns import CHANGE_TYPE, DELETE, HASH, INSERT, SIGN
+from thetastream.core.columns import HASH, SIGN
 from thetastream.core.columns import UPSERT_GONE as GONE
 from thetastream.core.columns import UPSERT_KEY as KEY
 from thetastream.core.columns import UPSERT_ORDER as ORDER
 from thetastream.core.condition import SUBINDEXES_PER_WINDOW, Domain, Key, SideSpec
 from thetastream.core.identity import Part
 from thetastream.engine.latest import LatestSpec
-from thetastream.lowering.domains import quote, write_literal
+from thetastream.lowering.domains import quote
 from thetastream.lowering.identity import MODEL, Reading, identify_model, identify_streams
-from thetastream.lowering.lower import SHORTEST_PERIOD_US
+from thetastream.lowering.lower import SHORTEST_PERIOD_US, write_change_type
 from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.query import Stream
 from thetastream.lowering.statistics import choose_n_units
@@ -92,7 +91,5 @@ def fit(spec: LatestSpec, partitions: int) -> Fitted:
 
 def describe_changes(side: SidePlan) -> Output:
     """Describe the changes that leave the units: the columns of the row, and the type of the change."""
-    inserted, deleted = write_literal(INSERT), write_literal(DELETE)
-    restored: Sequence[str] = [f"{one.from_block} AS {quote(one.field)}" for one in side.carried]
-    change = f"CASE WHEN {SIGN} > 0 THEN {inserted} ELSE {deleted} END AS {quote(CHANGE_TYPE)}"
-    return Output((*list_block_columns(side), f"{SIGN} tinyint"), (*restored, change))
+    restored = (f"{one.from_block} AS {quote(one.field)}" for one in side.carried)
+    return Output((*list_block_columns(side), f"{SIGN} tinyint"), (*restored, write_change_type()))

@@ -19,7 +19,7 @@ from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.joins.ask.streams import read_streams
 from thetastream.lowering.domains import quote
 from thetastream.runtime.flow import RunContext
-from thetastream.spark.changes import mark_changes, read_changes
+from thetastream.spark.changes import list_keys, mark_changes, read_changes
 from thetastream.spark.dataflow.build import build
 from thetastream.spark.session.configure import count_partitions
 
@@ -107,8 +107,8 @@ def changes(
         raise QueryError("CHANGES_FORMAT", f'format must be "upsert" or left out, not {format!r}')
     if sign is not None:
         raise QueryError("CHANGES_FORMAT", "upserts have no signs; leave sign out")
-    keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
-    if not keys or not all(isinstance(one, str) for one in keys):
+    keys = list_keys(key)
+    if not keys:
         raise QueryError("CHANGES_FORMAT", f"key must name the columns that identify a row, not {key!r}")
     return _follow_upserts(df, keys, sequence, deleted)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from thetastream.conditions import Predicate
-from thetastream.core.columns import DELETE, INSERT, PASSES, RANKED, SIGN
+from thetastream.core.columns import CHANGE_TYPE, DELETE, INSERT, PASSES, RANKED, SIGN
 from thetastream.core.condition import (
     SUBINDEXES_PER_WINDOW,
     VALUE,
@@ -210,6 +210,16 @@ def write_sign(alias: str, change_type: str) -> str:
     inserted, deleted = write_literal(INSERT), write_literal(DELETE)
     other = f"CAST(raise_error({error}) AS INT)"
     return f"CAST(CASE {column} WHEN {inserted} THEN 1 WHEN {deleted} THEN -1 ELSE {other} END AS TINYINT)"
+
+
+def write_change_type() -> str:
+    """Write what happened to a row, by the sign of its tuple. It undoes ``write_sign``.
+
+    >>> write_change_type()
+    "CASE WHEN w > 0 THEN 'insert' ELSE 'delete' END AS `_change_type`"
+    """
+    inserted, deleted = write_literal(INSERT), write_literal(DELETE)
+    return f"CASE WHEN {SIGN} > 0 THEN {inserted} ELSE {deleted} END AS {quote(CHANGE_TYPE)}"
 
 
 def guard_computed(filters: Sequence[Filter], computed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

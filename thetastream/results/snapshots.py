@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import Duration, parse_duration, to_micros
+from thetastream.core.spans import Duration, read_span, to_micros
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_US, LAST_US = (
@@ -84,10 +84,8 @@ class Snapshots:
     @property
     def every_us(self) -> int | None:
         """The span between two snapshots in microseconds."""
-        if self.every is None:
-            return None
-        span = parse_duration(self.every) if isinstance(self.every, str) else self.every
-        return to_micros(span) if isinstance(span, timedelta) else None
+        span = read_span(self.every)
+        return None if span is None else to_micros(span)
 
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import parse_duration
+from thetastream.core.spans import read_span
 from thetastream.results.question import ask
 from thetastream.results.snapshots import Snapshot
 from thetastream.results.store import Store, load, refuse_other
@@ -195,7 +195,7 @@ def _read_number(since: int | Snapshot | None) -> int | None:
 
 
 def _read_span(name: str, value: str | timedelta) -> float:
-    span = parse_duration(value) if isinstance(value, str) else value
-    if not isinstance(span, timedelta) or span < timedelta():
+    span = read_span(value)
+    if span is None or span < timedelta():
         raise QueryError("BAD_VALUE", f"{name} ({value!r}) must be a span of time")
     return span.total_seconds()

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from thetastream.core.errors import QueryError, StoreError
-from thetastream.core.spans import Duration, parse_duration, to_micros
+from thetastream.core.spans import Duration, read_span, to_micros
 from thetastream.results.backend import Backend
 from thetastream.results.description import Description
 from thetastream.results.history import History
@@ -32,8 +32,8 @@ def read_span_us(keep: Duration) -> int:
     >>> read_span_us("2 hours")
     7200000000
     """
-    span = parse_duration(keep) if isinstance(keep, str) else keep
-    if not isinstance(span, timedelta) or span <= timedelta():
+    span = read_span(keep)
+    if span is None or span <= timedelta():
         what = f"keep ({keep!r}) must be a positive span of time"
         raise QueryError("INVALID_DURATION", f'{what}, as in "30 days"')
     return to_micros(span)

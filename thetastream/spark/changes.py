@@ -7,6 +7,8 @@ The DataFrame has the columns of the row, and ``_change_type`` behind them. All 
 their metadata, so that a join or a store notices if ``_change_type`` is gone.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StringType, StructField, StructType
@@ -15,7 +17,7 @@ from thetastream.core.columns import CHANGE_TYPE, CHANGES, DELETE, INSERT
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import warn_caller
-from thetastream.spark.event_time import is_grouped
+from thetastream.spark.event_time import is_grouped, list_marked
 
 _TYPES = {INSERT: INSERT, "update_postimage": INSERT, DELETE: DELETE, "update_preimage": DELETE}
 """The types of changes that Delta and Spark name, and what each of them is here."""
@@ -116,6 +118,16 @@ def _mark_fields(struct: StructType) -> StructType:
     )
 
 
+def list_keys(key: object) -> tuple[str, ...]:
+    """List the columns that ``key`` names, one or several; empty if it names none.
+
+    >>> list_keys("id"), list_keys(["o_id", "c_id"]), list_keys(5)
+    (('id',), ('o_id', 'c_id'), ())
+    """
+    names = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
+    return names if all(isinstance(name, str) for name in names) else ()
+
+
 def is_changes(schema: StructType) -> bool:
     """Whether rows are changes: ``th.changes`` has read what happened to them."""
     return CHANGE_TYPE in schema.names and CHANGES in (schema[CHANGE_TYPE].metadata or {})
@@ -142,7 +154,7 @@ def find_change_type(what: str, rows: DataFrame) -> str | None:
             f"{message}; give the DataFrame to th.changes, or rename the column", UnmarkedChangesWarning
         )
         return None
-    marked = [field.name for field in schema if CHANGES in (field.metadata or {})]
+    marked = list_marked(schema, CHANGES)
     if marked and not is_grouped(rows):
         gone = f"{what} has columns of th.changes ({', '.join(marked)}) without {CHANGE_TYPE!r}"
         raise QueryError(

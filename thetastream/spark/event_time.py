@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampNTZType
+from pyspark.sql.types import StructType, TimestampNTZType
 
 from thetastream.core.columns import CHANGES
 from thetastream.core.errors import QueryError
@@ -98,6 +98,11 @@ class _OwnOutput(io.StringIO):
         return super().write(text)
 
 
+def list_marked(schema: StructType, mark: str) -> list[str]:
+    """List the columns that have a mark in their metadata."""
+    return [field.name for field in schema if mark in (field.metadata or {})]
+
+
 def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 seconds") -> DataFrame:
     """Add the time at which its epoch began to every tuple, and make this the event time of the stream.
 
@@ -121,7 +126,7 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
     if not isinstance(column, str) or not column or set(column) & set("`."):
         what = f"column must be a name without dots and backticks, not {column!r}"
         raise QueryError("BAD_VALUE", what)
-    if any(CHANGES in (field.metadata or {}) for field in df.schema):
+    if list_marked(df.schema, CHANGES):
         what = "an insert and its delete arrive at different times, so they would be different rows"
         hint = 'take a column of the row as event time: .withWatermark("column", "delay")'
         raise QueryError("CHANGES_EVENT_TIME", f"{what}; {hint}")

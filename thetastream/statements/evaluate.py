@@ -20,6 +20,7 @@ from thetastream.joins.compose.nested import NestedJoin
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model
+from thetastream.spark.event_time import list_marked
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
 from thetastream.statements.from_clause import (
     MergedColumns,
@@ -168,7 +169,7 @@ class Evaluation:
     def _select_one(self, select: Select, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Evaluate a SELECT over one input by Spark alone."""
         ((alias, frame),) = frames.items()
-        if any(CHANGES in (field.metadata or {}) for field in frame.schema):
+        if list_marked(frame.schema, CHANGES):
             what = f"rows of {alias} may be deleted, and statements count a delete as one more row"
             hint = "use th.join, write its results with th.write, and ask the store"
             raise QueryError("CHANGES_AGGREGATE", f"{what}; {hint}")

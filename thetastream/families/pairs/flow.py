@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from thetastream.core.columns import CHANGE_TYPE, DELETE, INSERT, SIGN
+from thetastream.core.columns import SIGN
 from thetastream.engine.answers.spec import DecidingSpec
 from thetastream.engine.order import ARRIVAL_LEFT, ARRIVAL_RIGHT, Order, PunctuatedSpec
 from thetastream.engine.protocol import EngineSpec
@@ -16,6 +16,7 @@ from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSou
 from thetastream.families.pairs.choose import Choose
 from thetastream.lowering.domains import quote, write_literal
 from thetastream.lowering.identity import Reading, identify_model
+from thetastream.lowering.lower import write_change_type
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
 from thetastream.lowering.query import WATERMARK_BOUND
 from thetastream.models.base import Model
@@ -87,8 +88,7 @@ def describe_pairs(sides: Sequence[SidePlan], residual: Sequence[str]) -> Output
     restored = [f"{restore_struct(side)} AS {quote(side.alias)}" for side in sides]
     if any(side.has_deletes for side in sides):
         columns.append(f"{SIGN} tinyint")
-        inserted, deleted = write_literal(INSERT), write_literal(DELETE)
-        restored.append(f"CASE WHEN {SIGN} > 0 THEN {inserted} ELSE {deleted} END AS {quote(CHANGE_TYPE)}")
+        restored.append(write_change_type())
     return Output(tuple(columns), tuple(restored), tuple(residual))
 
 

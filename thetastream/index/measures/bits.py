@@ -6,13 +6,14 @@ Spark counts the bits of a BIGINT. A shorter integer is extended by its sign, so
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import Bools, MeasureLimit, PairMeasure, Values
+from thetastream.core.measure import Bools, MeasureLimit, PairMeasure, Values, collect_places
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -62,11 +63,8 @@ class Hamming(PairMeasure):
 
         least, most = find_interval(limit)
         mine, theirs = probes.words[places], stored.words[rows.start : rows.stop]
-        cursor, n = np.zeros(2, dtype=np.int64), capacity
-        while n == capacity:
-            found, columns = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            n = select_bits(mine, theirs, least, most, cursor, found, columns)
-            yield found[:n], columns[:n] + rows.start
+        for found, columns in collect_places(partial(select_bits, mine, theirs, least, most), capacity):
+            yield found, columns + rows.start
 
 
 def find_interval(limit: MeasureLimit) -> tuple[int, int]:

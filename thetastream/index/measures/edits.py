@@ -6,14 +6,16 @@ of the text, by a hash of 6 bits. An edit changes the length by 1 at most, and 2
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import MeasureLimit, PairMeasure, Values, pair_all
+from thetastream.core.measure import MeasureLimit, PairMeasure, Values, collect_places, pair_all
 from thetastream.index.measures.bits import find_interval
 
 
@@ -43,17 +45,11 @@ class EditDistance(PairMeasure):
     def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
         from thetastream.kernels import count_edits  # loads Numba
 
-        (x, x_starts), (y, y_starts) = (
-            _read_characters(column.take(pa.array(rows)))
-            for column, rows in ((left, left_rows), (right, right_rows))
-        )
+        mine, theirs = left.take(pa.array(left_rows)), right.take(pa.array(right_rows))
         values = np.zeros(len(left_rows), dtype=np.float64)
-        count_edits(x, x_starts, y, y_starts, values)
-        is_null = [
-            column.is_null().to_numpy(zero_copy_only=False)[rows]
-            for column, rows in ((left, left_rows), (right, right_rows))
-        ]
-        return Values(values, is_null[0] | is_null[1])
+        count_edits(*_read_characters(mine), *_read_characters(theirs), values)
+        is_null = pc.or_(mine.is_null(), theirs.is_null()).to_numpy(zero_copy_only=False)
+        return Values(values, is_null)
 
     def derive(self, column: pa.Array) -> Texts:
         from thetastream.kernels import sign_characters  # loads Numba
@@ -79,15 +75,10 @@ class EditDistance(PairMeasure):
             return
         _, most = find_interval(limit)
         part = slice(rows.start, rows.stop)
-        mine, theirs = (
-            (probes.lengths[places], probes.signatures[places]),
-            (stored.lengths[part], stored.signatures[part]),
-        )
-        cursor, n = np.zeros(2, dtype=np.int64), capacity
-        while n == capacity:
-            found, columns = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            n = select_texts(*mine, *theirs, most, cursor, found, columns)
-            yield found[:n], columns[:n] + rows.start
+        mine = probes.lengths[places], probes.signatures[places]
+        theirs = stored.lengths[part], stored.signatures[part]
+        for found, columns in collect_places(partial(select_texts, *mine, *theirs, most), capacity):
+            yield found, columns + rows.start
 
 
 def _read_characters(column: pa.Array) -> tuple[npt.NDArray[np.uint32], Int64s]:

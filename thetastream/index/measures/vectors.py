@@ -25,6 +25,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from thetastream.core.measure import (
     PairMeasure,
     Singles,
     Values,
+    collect_places,
     pair_all,
 )
 
@@ -348,11 +350,7 @@ def _select(form: Form, stored: Singles, capacity: int) -> Iterator[tuple[Int64s
     from thetastream.kernels import select  # loads Numba
 
     tile = form.x @ stored.T
-    cursor, n = np.zeros(2, dtype=np.int64), capacity
-    while n == capacity:
-        probes, columns = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-        n = select(tile, form.added, form.bound, form.is_above, cursor, probes, columns)
-        yield probes[:n], columns[:n]
+    return collect_places(partial(select, tile, form.added, form.bound, form.is_above), capacity)
 
 
 def _select_nearest(
@@ -371,11 +369,8 @@ def _select_nearest(
     low, high, keys = search.inside
     inside = low[probes], high[probes], keys[stored], search.seekers_probe
     push_best(tile, scores.scale, scores.low, scores.slack, best, *inside)
-    cursor, n = np.zeros(2, dtype=np.int64), capacity
-    while n == capacity:
-        found, columns = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-        n = select_best(tile, scores.scale, scores.high, scores.slack, best, *inside, cursor, found, columns)
-        yield found[:n], columns[:n]
+    find = partial(select_best, tile, scores.scale, scores.high, scores.slack, best, *inside)
+    yield from collect_places(find, capacity)
 
 
 class _Lists(NamedTuple):

@@ -19,7 +19,7 @@ from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
 from thetastream.spark.changes import drop_change_type, find_change_type
-from thetastream.spark.event_time import count_watermarks, list_dropping
+from thetastream.spark.event_time import count_watermarks, list_dropping, list_marked
 from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
 from thetastream.spark.tables.declared import add_end
@@ -202,7 +202,7 @@ def read_streams(
 def find_time_column(frame: DataFrame, asked: str | None) -> str | None:
     """Find the event time of a DataFrame: the column of its watermark, the one that is asked for, or its only
     timestamp if it is a batch; None if there is none."""
-    marked = [field.name for field in frame.schema.fields if MARK in (field.metadata or {})]
+    marked = list_marked(frame.schema, MARK)
     if marked or frame.isStreaming:
         return marked[0] if len(marked) == 1 else None
     if asked is not None:
@@ -253,7 +253,7 @@ def _read_event_time(
     ``wanted`` is the column that the user names.
     """
     problems = []
-    marked = [field.name for field in schema.fields if MARK in (field.metadata or {})]
+    marked = list_marked(schema, MARK)
     if len(marked) > 1:
         # A column that Spark's window() returned has the mark of the time that it was made from.
         instants = [name for name in marked if stream.type_of(name) in INSTANTS]
@@ -282,7 +282,7 @@ def _read_event_time(
     if column is not None and not needs_time and stream.type_of(column) not in INSTANTS:
         # The mark is on a struct that Spark's window() returned. It is not an instant, and none is needed.
         column = None
-    if column is None and any(LATE_RESULTS in (field.metadata or {}) for field in schema.fields):
+    if column is None and list_marked(schema, LATE_RESULTS):
         origin = ORIGIN_LATE
     delay_ms = (schema[column].metadata or {}).get(MARK) if column is not None else None
     delay_us = None if delay_ms is None else int(delay_ms) * 1000

@@ -82,7 +82,7 @@ class KeptRuns:
         self.pop(path)
         self._runs[path] = layout, run
         self._sizes[path] = run.nbytes
-        self._nbytes += run.nbytes
+        self._nbytes += self._sizes[path]
         while self._nbytes > KEPT_BYTES:
             self.pop(next(iter(self._runs)))
 

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
 from thetastream.results.store import cancel_changes
+from thetastream.spark.changes import list_keys
 from thetastream.spark.sinks.store import describe
 from thetastream.spark.task_properties import QUERY
 from thetastream.stores.delta import DeltaStore, apply_changes_to
@@ -63,8 +64,8 @@ def apply_changes(
     """
     if not isinstance(table, str | Path) or not str(table):
         raise QueryError("BAD_VALUE", f"table must be the folder of a Delta table, not {table!r}")
-    keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
-    if not keys or not all(isinstance(one, str) and one for one in keys):
+    keys = list_keys(key)
+    if not keys or not all(keys):
         raise QueryError("BAD_VALUE", f'key must name columns, as in ["o_id", "c_id"], not {key!r}')
     path = DeltaStore(str(table)).path
 

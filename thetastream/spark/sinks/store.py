@@ -38,6 +38,7 @@ from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.runtime.flow import Target
 from thetastream.spark.changes import is_changes
 from thetastream.spark.dataflow.wide_rows import fill_up
+from thetastream.spark.event_time import list_marked
 from thetastream.spark.sources import register_source
 from thetastream.spark.task_properties import read_task
 from thetastream.stores import ParquetStore
@@ -218,7 +219,7 @@ def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> De
             what = f"column {field.name!r} has a type that Parquet does not keep ({field.type})"
             raise QueryError("STORE_COLUMN", f"{what}; cast it, as in CAST({field.name} AS STRING)")
     if time is None:
-        marked = [field.name for field in columns if MARK in (field.metadata or {})]
+        marked = list_marked(columns, MARK)
         time = RESULT_TIME if RESULT_TIME in names else next(iter(marked), None)
     for what, column in (("time", time), *(("key", key) for key in keys)):
         if column is not None and not _has_column(schema, column):

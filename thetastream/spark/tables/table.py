@@ -5,7 +5,6 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from datetime import timedelta
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +16,7 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 from thetastream.core.columns import HIDDEN
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import is_uri
-from thetastream.core.spans import Duration, parse_duration
+from thetastream.core.spans import Duration, read_span
 from thetastream.lowering.domains import quote
 from thetastream.spark.tables.stamp import stamp_delta, stamp_files, stamp_frame
 
@@ -282,5 +281,5 @@ class Table:
 
 def _count_seconds(span: Duration) -> float:
     """Return the seconds of a span; 0 if it is none."""
-    found = parse_duration(span) if isinstance(span, str) else span
-    return found.total_seconds() if isinstance(found, timedelta) else 0.0
+    found = read_span(span)
+    return 0.0 if found is None else found.total_seconds()

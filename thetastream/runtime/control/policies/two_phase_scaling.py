@@ -19,7 +19,7 @@ from datetime import timedelta
 from math import ceil, trunc
 
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import parse_duration, parse_nbytes
+from thetastream.core.spans import parse_nbytes, read_span
 from thetastream.runtime.control.policies.load import GroupLoad, Load, Sizes
 
 
@@ -79,8 +79,8 @@ class TwoPhaseScaling:
                 'capacity must be a size, as in "1.5 GB" or 1500000000, or a share of the time of at most 1, '
                 f"not {self.capacity!r}",
             )
-        span = parse_duration(self.every) if isinstance(self.every, str) else self.every
-        if not isinstance(span, timedelta) or span <= timedelta(0):
+        span = read_span(self.every)
+        if span is None or span <= timedelta(0):
             raise QueryError("POLICY", f'every must be a span, as in "1 minute", not {self.every!r}')
         if isinstance(self.agree, bool) or not isinstance(self.agree, int) or self.agree < 1:
             raise QueryError("POLICY", f"agree must be a positive integer, not {self.agree!r}")
@@ -88,7 +88,7 @@ class TwoPhaseScaling:
     @property
     def every_s(self) -> float:
         """The time between two checks, in seconds."""
-        span = parse_duration(self.every) if isinstance(self.every, str) else self.every
+        span = read_span(self.every)
         assert span is not None
         return span.total_seconds()
 
