@@ -93,6 +93,14 @@ class Store(ABC):
         return ()
 
     @property
+    def local_folder(self) -> str | None:
+        """The folder of this machine that has all files of the store; None if readers need the network.
+
+        The processes that run statements of clients read no other files.
+        """
+        return None
+
+    @property
     def log(self) -> Log:
         """The log of the store."""
         return Log(self.name, self.backend, self.place)

@@ -26,6 +26,12 @@ FEW_ROWS = 1000
 """The number of rows of a read that waits for no large answers. The page asks for so many."""
 
 
+def list_folders(stores: Mapping[str, Store]) -> list[str] | None:
+    """List the folders of this machine in which the stores are; None if one of them is elsewhere."""
+    folders = [store.local_folder for store in stores.values()]
+    return None if None in folders else [one for one in folders if one is not None]
+
+
 class Questions:
     """Answers questions to the stores of a service within its limits."""
 
@@ -33,7 +39,7 @@ class Questions:
         self._stores = stores
         self._limits = limits
         self._statements = StatementPool(
-            limits, {name for store in stores.values() for name in store.variables}
+            limits, {name for store in stores.values() for name in store.variables}, list_folders(stores)
         )
         self._threads = ThreadPoolExecutor(limits.questions, thread_name_prefix="statement")
         self._turns = Turns(limits.questions, limits.waiting, limits.waiting_per_client)

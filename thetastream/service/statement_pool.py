@@ -5,7 +5,7 @@ statement does not end in time. Another one starts when it is needed.
 
 A process works in an empty folder of its own, searches no current folder for modules, and gets few variables
 of the environment: those of the system, and those with which stores are opened. The token of the service is
-not among them.
+not among them. What the system has to restrict a process, restricts it (``thetastream.service.sandbox``).
 """
 
 import json
@@ -27,10 +27,13 @@ from thetastream.core.errors import QueryError, StoreError, ThetastreamError
 from thetastream.core.search_path import list_program_folders, write_search_path
 from thetastream.core.stopping import Stop
 from thetastream.results.question import make_slow
+from thetastream.service import sandbox
 from thetastream.service.bodies import Encoded, ResponseMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_worker import ARROW, LENGTH
 
+WORKER = "thetastream.service.statement_worker"
+"""The module that such a process runs."""
 GRACE_S = 2.0
 """How long after its time a statement may still run. DuckDB does not interrupt a function that is at work."""
 AGAIN_S = 0.1
@@ -56,11 +59,16 @@ class StatementPool:
     limits : Limits
     variables : iterable of str
         Prefixes of the variables of the environment that opening rows needs, besides ``VARIABLES``.
+    folders : iterable of str, optional
+        The folders of this machine from which rows are read. None: opening rows needs the network.
     """
 
-    def __init__(self, limits: Limits, variables: Iterable[str] = ()) -> None:
+    def __init__(
+        self, limits: Limits, variables: Iterable[str] = (), folders: Iterable[str] | None = ()
+    ) -> None:
         self._limits = limits
         self._variables = tuple(variables)
+        self._folders = None if folders is None else tuple(folders)
         self._folder = tempfile.TemporaryDirectory(prefix="thetastream-statements-")
         limits.question_bytes  # noqa: B018 (it raises BAD_VALUE)
         # The process that was used last is used next, so a service with few clients has few processes.
@@ -104,8 +112,10 @@ class StatementPool:
         """
         worker = self._idle.get()
         try:
-            if worker is None or worker.has_ended:
-                worker = Worker(self._limits, self._folder.name, self._variables)
+            if worker is None or worker.has_ended or worker.places != find_places(self._folders):
+                if worker is not None:
+                    worker.end()
+                worker = Worker(self._limits, self._folder.name, self._variables, self._folders)
             return worker.encode(open_rows, sql, media_type, memory, stop or Stop())
         finally:
             self._idle.put(worker if worker is not None and worker.end.alive else None)
@@ -119,15 +129,19 @@ class Worker:
     limits : Limits
     folder : str
         The folder in which the process works, also for temporary files.
-    variables : iterable of str
+    variables, folders
         As in ``StatementPool``.
     """
 
-    def __init__(self, limits: Limits, folder: str, variables: Iterable[str] = ()) -> None:
+    def __init__(
+        self, limits: Limits, folder: str, variables: Iterable[str], folders: tuple[str, ...] | None
+    ) -> None:
         self._seconds = limits.seconds
+        self.places = find_places(folders)
+        """What the folders were when the process started. It reads nothing that has taken their place."""
         arguments = (limits.question_bytes, limits.rows, limits.seconds)
-        self._process = subprocess.Popen(  # noqa: S603 (it starts a module of this package)
-            [sys.executable, "-P", "-m", "thetastream.service.statement_worker", *map(str, arguments)],
+        self._process = subprocess.Popen(  # noqa: S603 (it starts a file of this package)
+            [sys.executable, "-P", sandbox.__file__, json.dumps(folders), WORKER, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C in a terminal is for the service, which ends its processes.
@@ -240,6 +254,19 @@ class Worker:
         what = f"the process of the statement has ended with code {self._process.returncode}"
         hint = "the machine has too little memory, or the log of the service has an error"
         return QueryError("STORE_QUERY", f"{what}: {hint}")
+
+
+def find_places(folders: tuple[str, ...] | None) -> list[tuple[int, int] | None]:
+    """Find what lies at these paths now: the device and the number of each folder, None if there is none."""
+    places: list[tuple[int, int] | None] = []
+    for folder in folders or ():
+        try:
+            known = os.stat(folder)
+        except OSError:
+            places.append(None)
+        else:
+            places.append((known.st_dev, known.st_ino))
+    return places
 
 
 def _start_timer(seconds: float, act: Callable[[], None]) -> Timer:

@@ -2,7 +2,8 @@
 
 DuckDB bounds the memory of tables, but not that of a single value, and it does not interrupt a function that
 makes a value. So a statement runs in a process whose memory the operating system bounds (``RLIMIT_DATA``),
-and which the service kills if a statement takes too long (``thetastream.service.statement_pool``).
+and which the service kills if a statement takes too long (``thetastream.service.statement_pool``). It runs in
+a sandbox of the system (``thetastream.service.sandbox``).
 
 The process opens the rows of a statement itself, and keeps recent results in memory as every reader does.
 They do not count for the limit of a statement.
@@ -32,7 +33,7 @@ from math import isfinite, isnan
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -43,7 +44,7 @@ from thetastream.results.frugal_rows import FrugalRows
 from thetastream.results.question import ask, open_database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 LENGTH = struct.Struct("<Q")
 KEPT_BYTES = 1 << 30
@@ -55,6 +56,17 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 CHUNK_ROWS = 1000
 """The number of rows that are values of Python at one time, because these need much memory."""
+
+
+def run(arguments: "Sequence[str]") -> NoReturn:
+    """Answer requests until the service ends, and end this process."""
+    # Python cannot shut down while the other thread reads, so the process ends without that.
+    try:
+        main(int(arguments[0]), int(arguments[1]), float(arguments[2]))
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
 
 
 def main(memory: int, max_rows: int, max_s: float) -> None:
@@ -219,13 +231,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal | timedelta):
         return str(value)
     return value
-
-
-if __name__ == "__main__":
-    # Python cannot shut down while the other thread reads, so the process ends without that.
-    try:
-        main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
-    except Exception:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)

@@ -147,6 +147,11 @@ class ParquetStore(Store):
         return list_variables(self.path)
 
     @property
+    def local_folder(self) -> str | None:
+        is_local = not is_uri(self.path) or self.path.startswith("file:")
+        return self.backend.folder.locate("") if is_local else None
+
+    @property
     def backend(self) -> ParquetBackend:
         return ParquetBackend(self.path)
 

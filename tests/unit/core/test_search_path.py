@@ -37,7 +37,9 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_process_of_a_statement_runs_nothing_of_the_current_folder(planted: Path) -> None:
     store = make_pairs(planted)
-    found = StatementPool(Limits(questions=1)).ask(store.open, "SELECT count(*) AS n FROM results")
+    found = StatementPool(Limits(questions=1), folders=[store.path]).ask(
+        store.open, "SELECT count(*) AS n FROM results"
+    )
     assert found["n"].to_pylist() == [3]
     assert list_victims(planted) == []
 

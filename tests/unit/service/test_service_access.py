@@ -18,6 +18,7 @@ from thetastream.app.cli.serving import read_named_store, read_stores, read_toke
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.listening import open_port
 from thetastream.service import Limits, Server, access, build_app, guard
+from thetastream.service.sandbox import find_protections
 from thetastream.stores import ParquetStore
 
 MAKE_CERTIFICATE = (
@@ -218,7 +219,10 @@ def test_a_service_that_everybody_can_listen_to_says_so(
     monkeypatch.setattr(Server, "listen", lambda *_: None)
     options = ("--host", "0.0.0.0", "--port", "0")
     assert serve(parse("serve", store.path, *options)) == 0
-    assert "everybody between a client and host 0.0.0.0 can read the token" in capsys.readouterr().err
+    written = capsys.readouterr()
+    assert "everybody between a client and host 0.0.0.0 can read the token" in written.err
+    limiting = find_protections().describe([store.path])
+    assert f"\nThe system limits the processes of statements. {limiting}\n" in written.out
     assert serve(parse("serve", store.path, *options, "--proxy", "127.0.0.1")) == 0
     assert capsys.readouterr().err == ""
 

@@ -159,9 +159,9 @@ def test_a_value_that_an_answer_cannot_have_ends_no_process(pool: StatementPool,
 
 
 def test_the_process_opens_a_store_and_its_errors_keep_their_class(
-    pool: StatementPool, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    store = make_pairs(tmp_path)
+    pool, store = StatementPool(LIMITS, folders=[str(tmp_path)]), make_pairs(tmp_path)
     asked = partial(store.open, None, None, None, {"id": 2})
     assert pool.ask(asked, "SELECT id FROM results")["id"].to_pylist() == [2]
     with pytest.raises(QueryError, match="UNKNOWN_SNAPSHOT"):
@@ -329,7 +329,8 @@ def test_statements_over_rows_with_much_text_need_little_memory(tmp_path: Path) 
         assert store.commit("q", epoch, [staged])
     groups = [pq.ParquetFile(file).metadata.num_row_groups for file in store.files()]
     assert groups == [2, 2], "each has about 30 MB"
-    pool = StatementPool(Limits(rows=1000, memory=100_000_000, questions=1, seconds=60))
+    limits = Limits(rows=1000, memory=100_000_000, questions=1, seconds=60)
+    pool = StatementPool(limits, folders=[store.path])
     for sql, answer in (
         ("count(*)", EPOCHS * WIDE_ROWS),
         ("max(length(text))", CHARACTERS),

@@ -102,6 +102,8 @@ def serve(arguments: argparse.Namespace) -> int:
 
         from thetastream.service import Limits, Server, build_app, read_tokens
         from thetastream.service.guard import refuse_token
+        from thetastream.service.questions import list_folders
+        from thetastream.service.sandbox import find_protections
     except ImportError as error:
         what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
         raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error
@@ -140,6 +142,9 @@ def serve(arguments: argparse.Namespace) -> int:
     with open_port(arguments.host, arguments.port) as port, suppress(KeyboardInterrupt):
         scheme = "http" if arguments.tls_cert is None else "https"
         print(f"The page is {write_address(scheme, arguments.host, port.getsockname()[1])}", flush=True)
+        if stores:
+            limiting = find_protections().describe(list_folders(stores))
+            print(f"The system limits the processes of statements. {limiting}", flush=True)
         server.listen(port)
     return 0
 
