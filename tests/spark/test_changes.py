@@ -277,9 +277,9 @@ def test_upserts_of_a_batch_are_the_latest_rows(spark: SparkSession) -> None:
     assert sorted(map(tuple, changed.collect())) == [(1, "c", 3, "insert"), (3, "d", 5, "insert")]
     assert changed.schema["_change_type"].metadata
     for refused, asked in (
-        ("CHANGES_FORMAT.*key, deleted is for upserts", {"key": "id", "deleted": "name IS NULL"}),
-        ("CHANGES_FORMAT.*not 'debezium'", {"format": "debezium"}),
-        ("CHANGES_FORMAT.*no signs", {"format": "upsert", "key": "id", "sign": "n"}),
+        ("CHANGES_FORMAT.*key, deleted does not belong", {"key": "id", "deleted": "name IS NULL"}),
+        ("CHANGES_FORMAT.*not 'maxwell'", {"format": "maxwell"}),
+        ("CHANGES_FORMAT.*sign does not belong", {"format": "upsert", "key": "id", "sign": "n"}),
         ("CHANGES_FORMAT.*key must name", {"format": "upsert"}),
         ("UNKNOWN_COLUMN.*'x'", {"format": "upsert", "key": "x"}),
         ("UNRESOLVED_COLUMN.*sequence", {"format": "upsert", "key": "id", "sequence": "offset"}),

@@ -1,6 +1,7 @@
 """``th.changes`` reads rows that are inserted, updated and deleted.
 
 change feed, signs  ->  each row is an insert or a delete already      (``thetastream.spark.changes``)
+Debezium            ->  each record has the rows before and after      (``thetastream.spark.debezium``)
 upserts             ->  units find the row that each row replaces      (``thetastream.engine.latest``)
 """
 
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, MapType
+from pyspark.sql.types import BooleanType, MapType, StructType
 
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, raise_problems
@@ -21,9 +22,18 @@ from thetastream.lowering.domains import quote
 from thetastream.runtime.flow import RunContext
 from thetastream.spark.changes import list_keys, mark_changes, read_changes
 from thetastream.spark.dataflow.build import build
+from thetastream.spark.debezium import decode_changes, decode_upserts, read_row
 from thetastream.spark.session.configure import count_partitions
 
-UPSERT = "upsert"
+UPSERT, DEBEZIUM = "upsert", "debezium"
+_ARGUMENTS = {
+    None: ("sign",),
+    UPSERT: ("key", "sequence", "deleted"),
+    DEBEZIUM: ("key", "sequence", "row", "value"),
+}
+"""The arguments of each format."""
+_DEBEZIUM_VALUE = "value"
+"""The column with the records of Debezium: Spark's Kafka connector names it so."""
 _ALIAS = "upserts"
 """The alias of the stream in messages and counters."""
 
@@ -36,6 +46,8 @@ def changes(
     key: str | Sequence[str] | None = None,
     sequence: str | None = None,
     deleted: str | None = None,
+    row: str | None = None,
+    value: str | None = None,
 ) -> DataFrame:
     """Read rows that are inserted, updated and deleted, so that a join follows the changes.
 
@@ -56,18 +68,27 @@ def changes(
         A column that is 1 for an inserted row and -1 for a deleted row. By default, the column
         ``_change_type`` says what happened to a row: ``insert``, ``delete``, ``update_preimage`` or
         ``update_postimage``.
-    format : {"upsert"}, optional
+    format : {"upsert", "debezium"}, optional
         ``"upsert"``: each row replaces the row of its key. Units keep the latest row of each key and find out
         what changes. Call ``withWatermark`` before, and a row is forgotten when the watermark has passed it;
-        otherwise, the rows of all keys are kept.
+        otherwise, the rows of all keys are kept. ``"debezium"``: each row has a record of Debezium as JSON,
+        an envelope with or without its schema. Records without a value (tombstones) are left out.
     key : str or sequence of str, optional
-        For upserts, the columns that identify a row.
+        For upserts, the columns that identify a row. For Debezium, they make each record an upsert: units
+        find the old row, so that records need not have it, and a record that comes twice is no change.
     sequence : str, optional
-        For upserts, a SQL expression by which the rows of a key are ordered, for example ``"offset"``. A row
-        with a smaller value than the present row of its key is left out. By default, the last row that
-        arrives counts. Rows of one key must then come from one partition of the source.
+        For upserts and for Debezium with a key, a SQL expression by which the rows of a key are ordered, for
+        example ``"offset"``. A row with a smaller value than the present row of its key is left out. By
+        default, the last row that arrives counts. Rows of one key must then come from one partition of the
+        source.
     deleted : str, optional
         For upserts, a SQL condition that is true if the key has no row any more, as ``"value IS NULL"``.
+    row : str, optional
+        For Debezium, the columns of the row, as ``"id INT, ts TIMESTAMP, price DOUBLE"``. Only these are
+        read. A date or a time is read from a text; if Debezium writes it as a number, declare a number.
+    value : str, optional
+        For Debezium, the column with the records. By default, it is ``value``, as Spark's Kafka connector
+        names it.
 
     Returns
     -------
@@ -82,7 +103,8 @@ def changes(
     QueryError
         CHANGES_COLUMN if there is no column that says what happened to a row, CHANGES_FORMAT if arguments do
         not fit together, UNKNOWN_COLUMN, or INVALID_CONDITION if Spark refuses an expression. While the query
-        runs, Spark raises CHANGES_VALUE if the column has another value.
+        runs, Spark raises CHANGES_VALUE if the column has another value, and BEFORE_IMAGE if a record of
+        Debezium lacks the row that it changes.
     SessionError
         The Spark session lacks a setting that upserts over streams need.
 
@@ -96,43 +118,66 @@ def changes(
     ... )  # doctest: +SKIP
     >>> stock = kafka_rows.withWatermark("ts", "1 hour")  # doctest: +SKIP
     >>> stock = th.changes(stock, format="upsert", key="id", sequence="offset")  # doctest: +SKIP
+    >>> users = th.changes(kafka, format="debezium", row="id INT, name STRING")  # doctest: +SKIP
     """
-    of_upserts = {"key": key, "sequence": sequence, "deleted": deleted}
+    given = {"key": key, "sequence": sequence, "deleted": deleted, "row": row, "value": value, "sign": sign}
+    given = {name: one for name, one in given.items() if one is not None}
+    if format not in _ARGUMENTS:
+        raise QueryError("CHANGES_FORMAT", f'format must be "upsert", "debezium" or left out, not {format!r}')
+    strange = ", ".join(name for name in given if name not in _ARGUMENTS[format])
+    if strange:
+        named = "a change feed" if format is None else f"format={format!r}"
+        raise QueryError("CHANGES_FORMAT", f"{strange} does not belong to {named}; leave it out")
     if format is None:
-        given = [name for name, value in of_upserts.items() if value is not None]
-        if given:
-            raise QueryError("CHANGES_FORMAT", f'{", ".join(given)} is for upserts; give format="upsert" too')
         return read_changes(df, sign)
-    if format != UPSERT:
-        raise QueryError("CHANGES_FORMAT", f'format must be "upsert" or left out, not {format!r}')
-    if sign is not None:
-        raise QueryError("CHANGES_FORMAT", "upserts have no signs; leave sign out")
     keys = list_keys(key)
-    if not keys:
+    if not keys and (format == UPSERT or key is not None):
         raise QueryError("CHANGES_FORMAT", f"key must name the columns that identify a row, not {key!r}")
-    return _follow_upserts(df, keys, sequence, deleted)
+    if format == UPSERT:
+        source = _add_expression(df, sequence, ORDER_SOURCE, "sequence")
+        return _follow_upserts(
+            _add_expression(source, deleted, GONE_SOURCE, "deleted"), keys, sequence, deleted
+        )
+    return _read_debezium(df, value or _DEBEZIUM_VALUE, read_row(df, row), keys, sequence)
+
+
+def _read_debezium(
+    df: DataFrame, value: str, row: StructType, keys: tuple[str, ...], sequence: str | None
+) -> DataFrame:
+    """Read the records of Debezium. With keys, each of them is an upsert."""
+    if not keys:
+        if sequence is not None:
+            raise QueryError("CHANGES_FORMAT", "sequence orders the rows of a key; give key too")
+        return mark_changes(decode_changes(df, value, row))
+    kept = () if sequence is None else (ORDER_SOURCE,)
+    source = _add_expression(df, sequence, ORDER_SOURCE, "sequence")
+    upserts = decode_upserts(source, value, row, GONE_SOURCE, kept)
+    return _follow_upserts(upserts, keys, sequence, "op = 'd'")
 
 
 def _follow_upserts(
-    df: DataFrame, keys: tuple[str, ...], sequence: str | None, deleted: str | None
+    source: DataFrame, keys: tuple[str, ...], sequence: str | None, deleted: str | None
 ) -> DataFrame:
-    """Turn upserts into changes, by units that keep the latest row of each key."""
-    # 1. Read the columns of the row, and compute the order of rows and which are deleted.
+    """Turn upserts into changes, by units that keep the latest row of each key.
+
+    ``source`` has the columns of the row, and ``ORDER_SOURCE`` and ``GONE_SOURCE`` if there are ``sequence``
+    and ``deleted``.
+    """
+    # 1. Read the columns of the row.
+    df = source.drop(ORDER_SOURCE, GONE_SOURCE)
     for name in keys:
         if name not in df.columns:
-            what = f"key names {name!r}, but the stream has the columns {', '.join(df.columns)}"
+            what = f"key names {name!r}, but the row has the columns {', '.join(df.columns)}"
             raise QueryError("UNKNOWN_COLUMN", what)
         if isinstance(df.schema[name].dataType, MapType):
             raise QueryError("UNSUPPORTED_TYPE", f"key names {name!r}, and a map identifies no row")
     if CHANGE_TYPE in df.columns:
         raise QueryError("CHANGES_FORMAT", f"upserts must have no column {CHANGE_TYPE!r}; drop it")
+    if deleted is not None and not isinstance(source.schema[GONE_SOURCE].dataType, BooleanType):
+        raise QueryError("CHANGES_FORMAT", f"deleted must be a condition, and {deleted!r} is none")
     read = read_streams({_ALIAS: df}, False, None, {})
     raise_problems(read.problems)
     (stream,) = read.streams
-    source = _add_expression(df, sequence, ORDER_SOURCE, "sequence")
-    source = _add_expression(source, deleted, GONE_SOURCE, "deleted")
-    if deleted is not None and not isinstance(source.schema[GONE_SOURCE].dataType, BooleanType):
-        raise QueryError("CHANGES_FORMAT", f"deleted must be a condition, and {deleted!r} is none")
     # 2. Build the units.
     spark = df.sparkSession
     flow = Upserts(stream, keys, sequence, deleted).flow(count_partitions(spark))
