@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.blocks import Matches, concat
-from thetastream.core.columns import SIGN
+from thetastream.core.columns import SIGN, TUPLE
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 
@@ -66,8 +66,9 @@ def find_left(tuples: pa.RecordBatch) -> Int64s | None:
 
 
 def list_columns(tuples: pa.RecordBatch) -> list[pa.Array]:
-    """List the columns of tuples without their sign."""
-    return [column for name, column in zip(tuples.schema.names, tuples.columns, strict=True) if name != SIGN]
+    """List the columns of tuples without their sign, and without the number that a unit has given them."""
+    columns = zip(tuples.schema.names, tuples.columns, strict=True)
+    return [column for name, column in columns if name not in (SIGN, TUPLE)]
 
 
 def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:

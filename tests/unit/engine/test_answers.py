@@ -352,7 +352,6 @@ def make_equality(model: Model, how: How) -> AnswersSpec:
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(open_tuples, "PAGE", 64)
-    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 8)
     how = HOWS[name]
     run = LocalRun(make_equality(Matrix(1, 1), how))
     rng = np.random.default_rng(3)
@@ -398,7 +397,6 @@ def test_semi_forgets_matched_tuples_of_a_full_history(monkeypatch: pytest.Monke
 
 def test_a_closed_number_stays_closed_when_its_page_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_tuples, "PAGE", 8)
-    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 1)
     store, state = MemoryStore(), OpenState()
     for epoch in range(6):
         waiting = OpenTuples(decode(OpenState, encode(state)), store)
@@ -419,7 +417,6 @@ def test_a_closed_number_stays_closed_behind_the_last_page_that_is_left(
 ) -> None:
     """Tuple 1 is open; 9 has the same bit in the next page, which is dropped."""
     monkeypatch.setattr(open_tuples, "PAGE", 8)
-    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 1)
     store = MemoryStore()
     waiting = OpenTuples(OpenState(), store)
     numbers = waiting.add(16)

@@ -191,7 +191,6 @@ def make_equality() -> Case:
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(open_tuples, "PAGE", 64)
-    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 8)
     run, rng, sizes = TwoUnits(make_equality(), HOWS[name], Matrix(1, 1), is_chosen), random.Random(3), []
     for epoch in range(200):
         batches = [

@@ -12,6 +12,11 @@ condition over its own stream, or has a NULL key, can have no partner. It is ans
 arrives, and it is not stored. While units change, a unit also receives tuples that another unit answers
 (``thetastream.runtime.control.handover``). These tuples are never open here. Guests (role PROBE) only look
 for partners. Copies (role COPY) are stored too, and their pairs are returned by the unit that answers them.
+
+If rows may be deleted, a tuple has a partner if more partners are inserted than deleted. If partners may be
+deleted, the unit counts them (``CountedTuples``), and a semi join answers a tuple when it is decided. All
+equal tuples of a row have the same number of partners after each epoch, because they meet the same tuples.
+So equal tuples of opposite sign, which are decided in one epoch, cancel each other before they are answered.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +27,13 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import Matches
-from thetastream.core.columns import PASSES, TUPLE
+from thetastream.core.blocks import Matches, concat
+from thetastream.core.cancellation import Signs, cancel, read_signs
+from thetastream.core.columns import PASSES, SIGN, TUPLE
 from thetastream.core.how import How
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.engine.answers.open_tuples import Mask, OpenState, OpenTuples
+from thetastream.engine.answers.open_tuples import CountedTuples, Mask, OpenState, OpenTuples, Undecided
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
@@ -65,7 +71,8 @@ class AnsweringUnit(Unit):
     """One unit of an outer, semi or anti join.
 
     Results have the columns of the streams that are shown. If streams are padded, a boolean column per padded
-    stream follows, which is true if the row has a tuple of this stream.
+    stream follows, which is true if the row has a tuple of this stream. The last column is the sign, if a
+    stream has deletes.
     """
 
     counters_type = AnswersCounters
@@ -77,7 +84,11 @@ class AnsweringUnit(Unit):
     ) -> None:
         super().__init__(join.unit, join.model, slot, state.join, store)
         self._how = how
-        self._open = {side: OpenTuples(state.open.get(side) or OpenState(), store) for side in how.preserved}
+        self._signed = [spec.has_deletes for spec in join.unit.condition.sides]
+        self._open: dict[Side, Undecided] = {}
+        for side in how.preserved:
+            undecided = CountedTuples if self._signed[side.other] else OpenTuples
+            self._open[side] = undecided(state.open.get(side) or OpenState(), store)
         self._without_partners: list[tuple[Side, pa.RecordBatch]] = []
 
     @property
@@ -96,11 +107,13 @@ class AnsweringUnit(Unit):
         # 3. Decide the tuples whose partners are all known.
         for side in self._how.preserved:
             yield from self._decide(side, clock)
-        # 4. Forget what is answered.
+        # 4. Forget what is answered, and what is deleted.
         self.expire(clock)
-        if not self._how.has_pairs:
+        if self._answers_at_once:
             self._forget_answered()
-        for found in self._open.values():
+        for side, found in self._open.items():
+            for batch in self._indexes[side].take_cancelled():
+                yield from self._drop_cancelled(side, batch)
             found.write()
             self.counters.undecided += found.count()
         self.finish(inbox)
@@ -132,30 +145,60 @@ class AnsweringUnit(Unit):
 
     # Joining
 
+    @property
+    def _answers_at_once(self) -> bool:
+        """Whether a tuple of a semi or anti join needs no other partner when it has found one."""
+        return not self._how.has_pairs and not self._signed[self._how.partners[0]]
+
     def _needs_one(self, side: Side) -> bool:
-        return not self._how.has_pairs and side in self._open and self._residual.is_empty
+        return self._answers_at_once and side in self._open and self._residual.is_empty
+
+    def _gather_deletes(self, side: Side) -> pa.RecordBatch | None:
+        if not self._how.has_pairs:
+            return None
+        return self._indexes[side].gather_deletes(self._spec.condition.sides[side].columns)
 
     def _match(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
     ) -> Iterator[Matches]:
-        if not self._how.has_pairs:
+        if self._answers_at_once:
             yield from self._match_first(side, payload, candidates)
+            return
+        if not self._how.has_pairs:
+            self._count_partners(side, payload, candidates)
             return
         for matches in super()._match(side, payload, candidates):
             for mine, waiting in self._open.items():
-                waiting.close(_read_numbers((matches.left, matches.right)[mine]))
+                batch = (matches.left, matches.right)[mine]
+                waiting.meet(_read_numbers(batch), find_partner_signs(matches.signs, read_signs(batch)))
             if len(self._open) > 1:
                 matches = _leave_out_copies(matches)
             left, right = (
-                batch.drop_columns([TUPLE]) if mine in self._open else batch
-                for mine, batch in zip(Side, (matches.left, matches.right), strict=True)
+                batch.select(spec.columns)
+                for batch, spec in zip((matches.left, matches.right), self._spec.condition.sides, strict=True)
             )
-            yield Matches(left, right)
+            yield Matches(left, right, matches.signs)
+
+    def _count_partners(self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]) -> None:
+        """Count the partners among the candidates. Results follow when their tuples are decided."""
+        (preserved,) = self._how.preserved
+        for found, partner, stored, n_candidates in candidates:
+            self.counters.candidates += n_candidates
+            found, stored = self._residual.keep(side, payload, found, partner, stored)
+            self.counters.matched += len(found)
+            mine, theirs = (payload, found), (partner, stored)
+            (batch, rows), (others, other_rows) = (mine, theirs) if side is preserved else (theirs, mine)
+            signs = read_signs(others)
+            assert signs is not None
+            self._open[preserved].meet(_read_numbers(batch)[rows], signs[other_rows])
 
     def _match_first(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
     ) -> Iterator[Matches]:
-        """Close the open tuples that have a match among the candidates. A semi join returns them."""
+        """Close the open tuples that have a match among the candidates. A semi join returns them.
+
+        Partners are not deleted here.
+        """
         (preserved,) = self._how.preserved
         is_probing, waiting = side is preserved, self._open[preserved]
         for found, partner, stored, n_candidates in candidates:
@@ -173,10 +216,13 @@ class AnsweringUnit(Unit):
             rows = np.unique(found if is_probing else stored)
             waiting.close(numbers[rows])
             if len(rows) and not self._how.has_unmatched:
-                yield Matches(batch.select(self._columns[preserved]).take(rows), self._nothing)
+                answered = batch.take(rows)
+                signs = answered.column(SIGN) if self._signed[preserved] else None
+                columns = self._spec.condition.sides[preserved].columns
+                yield Matches(answered.select(columns), self._nothing, signs)
 
     def _store(self, side: Side, tuples: Tuples | None) -> None:
-        if tuples is not None and side in self._open and not self._how.has_pairs:
+        if tuples is not None and side in self._open and self._answers_at_once:
             # A tuple that has found a partner among the stored tuples is answered already.
             tuples = tuples.take(self._open[side].are_open(_read_numbers(tuples.payload)))
         super()._store(side, tuples)
@@ -186,24 +232,46 @@ class AnsweringUnit(Unit):
         left, right = super()._columns
         if not self._how.has_pairs:
             return left, right
-        number = {side: [TUPLE] * (side in self._open) for side in Side}
-        return [*left, *number[Side.LEFT]], [*right, *number[Side.RIGHT]]
+        more = [
+            [TUPLE, *([SIGN] if self._signed[side] else [])] if side in self._open else [] for side in Side
+        ]
+        return [*left, *more[Side.LEFT]], [*right, *more[Side.RIGHT]]
 
     # Answers
 
     def _answer_matched(self, matches: Matches) -> list[pa.Array]:
         """Return the columns of the answers to tuples that have found partners."""
-        return build_pairs(self._how, matches.columns, matches.left.num_rows)
+        columns = [*matches.left.columns, *matches.right.columns]
+        return build_pairs(self._how, columns, matches.left.num_rows, matches.signs)
 
     def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:
-        """Close the tuples whose partners are all known. Yield those of them that have no partner."""
+        """Close the tuples whose partners are all known. Yield those of them that this makes results.
+
+        These are the tuples without partners; in a semi join whose partners may be deleted, those with one.
+        """
         interval = self._find_due(side, clock)
         if interval is None:
             return
+        is_semi = not self._how.has_pairs and not self._how.has_unmatched and not self._answers_at_once
+        due = []
         for batch in self._indexes[side].find_due(*interval):
             was_open = self._open[side].close(_read_numbers(batch))
-            if was_open.any():
-                yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
+            chosen = np.flatnonzero(~was_open if is_semi else was_open)
+            if len(chosen):
+                due.append(batch.take(chosen))
+        if self._signed[side] and due:
+            # Equal tuples have one event time, so they are decided together.
+            due = [cancel(concat(due))]
+        for batch in due:
+            if is_semi:
+                yield self._build_alone(side, batch)
+            else:
+                yield from self._answer_unmatched(side, batch)
+
+    def _drop_cancelled(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+        """Forget stored tuples that have cancelled each other."""
+        self._open[side].close(_read_numbers(batch))
+        yield from ()
 
     def _find_due(self, side: Side, clock: Clock) -> tuple[int | None, int] | None:
         """Return the interval (after, until] of event times that this epoch decides; None if there is none.
@@ -223,8 +291,11 @@ class AnsweringUnit(Unit):
         """Yield tuples of a preserved stream that have no partner, if these are results."""
         self.counters.unmatched += batch.num_rows
         if self._how.has_unmatched:
-            names = [spec.columns for spec in self._spec.condition.sides]
-            yield build_alone(self._how, names, side, batch)
+            yield self._build_alone(side, batch)
+
+    def _build_alone(self, side: Side, batch: pa.RecordBatch) -> list[pa.Array]:
+        names = [spec.columns for spec in self._spec.condition.sides]
+        return build_alone(self._how, names, side, batch, any(self._signed))
 
     def _find_partners_until(self) -> int | None:
         """Find the watermark from which on no stored tuple can be a partner of a new preserved tuple."""
@@ -249,11 +320,10 @@ def _leave_out_copies(matches: Matches) -> Matches:
     is_copied = np.logical_or(*(_read_numbers(batch) == COPIED for batch in (matches.left, matches.right)))
     if not is_copied.any():
         return matches
-    rows = np.flatnonzero(~is_copied)
-    return Matches(matches.left.take(rows), matches.right.take(rows))
+    return matches.take(np.flatnonzero(~is_copied))
 
 
-def _are_open(waiting: OpenTuples, batch: pa.RecordBatch) -> Mask:
+def _are_open(waiting: Undecided, batch: pa.RecordBatch) -> Mask:
     return waiting.are_open(_read_numbers(batch))
 
 
@@ -262,19 +332,39 @@ def _read_numbers(batch: pa.RecordBatch) -> Int64s:
     return numbers
 
 
-def build_pairs(how: How, columns: Iterable[pa.Array], n: int) -> list[pa.Array]:
+def find_partner_signs(pairs: pa.Array | None, mine: Signs | None) -> Signs | None:
+    """Return the signs of the partners in pairs, by the signs of the pairs and of the tuples themselves.
+
+    >>> find_partner_signs(pa.array([1, -1, 1], pa.int8()), np.array([1, 1, -1], np.int8))
+    array([ 1, -1, -1], dtype=int8)
+    """
+    if pairs is None or mine is None:
+        return None if pairs is None else pairs.to_numpy()
+    signs: Signs = pairs.to_numpy() * mine
+    return signs
+
+
+def build_pairs(
+    how: How, columns: Iterable[pa.Array], n: int, signs: pa.Array | None = None
+) -> list[pa.Array]:
     """Build ``n`` answers whose tuples have partners; ``columns`` are those of the shown streams."""
-    return [*columns, *(pa.array(np.ones(n, np.bool_)) for _ in how.padded)]
+    flags = [pa.array(np.ones(n, np.bool_)) for _ in how.padded]
+    return [*columns, *flags, *([] if signs is None else [signs])]
 
 
 def build_alone(
-    how: How, names: Sequence[Sequence[str]], side: Side, batch: pa.RecordBatch
+    how: How, names: Sequence[Sequence[str]], side: Side, batch: pa.RecordBatch, has_sign: bool = False
 ) -> list[pa.Array]:
     """Build an answer without a partner for each tuple of ``side``.
 
-    ``names`` has the columns of left and of right tuples.
+    ``names`` has the columns of left and of right tuples. With ``has_sign``, the sign of the tuple is last; a
+    tuple of a stream without deletes has the sign 1.
     """
     n, columns = batch.num_rows, []
     for shown in how.shown:
         columns += [batch.column(name) if shown is side else pa.nulls(n) for name in names[shown]]
-    return [*columns, *(pa.array(np.full(n, padded is side)) for padded in how.padded)]
+    columns += [pa.array(np.full(n, padded is side)) for padded in how.padded]
+    if has_sign:
+        is_signed = SIGN in batch.schema.names
+        columns.append(batch.column(SIGN) if is_signed else pa.array(np.ones(n, np.int8)))
+    return columns

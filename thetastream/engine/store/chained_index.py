@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts, concat
 from thetastream.core.cancellation import find_counterparts, find_left, read_signs
+from thetastream.core.columns import TUPLE
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.engine.store.box import IndexPlan, StoredStream
 from thetastream.engine.store.probing import Candidates, probe_segments
@@ -81,6 +82,7 @@ class ChainedIndex:
         self._store = store
         self._period_us = spec.archive_period_us
         self._has_deletes = spec.plan.condition.sides[spec.plan.stored].has_deletes
+        self._cancelled: list[pa.RecordBatch] = []
         self.segments = [self._renumber(meta) for meta in segments]
 
     def _renumber(self, meta: SegmentMeta) -> SegmentMeta:
@@ -160,6 +162,7 @@ class ChainedIndex:
         payload, rows = concat([run.payload for run in runs]), np.concatenate([run.rows for run in runs])
         left = find_left(payload)
         if left is not None:
+            self._note_cancelled(payload, left)
             payload, rows = payload.take(left), rows[left]
         if len(rows):
             self._append(period, payload, rows)
@@ -187,9 +190,11 @@ class ChainedIndex:
                     places.append((meta, found))
                     gathered.append(other.take(found))
         # 2. Cancel them, and write the segments that lose tuples anew.
-        left = find_left(concat(gathered))
+        together = concat(gathered)
+        left = find_left(together)
         if left is None:
             return
+        self._note_cancelled(together, left)
         is_cancelled = np.ones(sum(map(len, gathered)), dtype=np.bool_)
         is_cancelled[left] = False
         ends = np.cumsum([len(rows) for _, rows in places])
@@ -197,6 +202,18 @@ class ChainedIndex:
             is_kept = np.ones(meta.n_rows, dtype=np.bool_)
             is_kept[rows[mine]] = False
             self._keep(meta, self._store.get(meta), is_kept)
+
+    def _note_cancelled(self, tuples: pa.RecordBatch, left: Int64s) -> None:
+        """Note the numbered tuples that cancel each other: all but those at the positions ``left``."""
+        if TUPLE in tuples.schema.names:
+            is_cancelled = np.ones(len(tuples), dtype=np.bool_)
+            is_cancelled[left] = False
+            self._cancelled.append(tuples.take(np.flatnonzero(is_cancelled)))
+
+    def take_cancelled(self) -> list[pa.RecordBatch]:
+        """Take the payload of the numbered tuples that have cancelled each other since the last call."""
+        cancelled, self._cancelled = self._cancelled, []
+        return cancelled
 
     def expire(self, watermark_us: int | None) -> int:
         """Drop the segments that no future tuple can join; return the number of tuples in them."""

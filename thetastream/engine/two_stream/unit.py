@@ -278,8 +278,12 @@ class Unit:
         facts, has_one = RowFacts(payload), self._needs_one(side)
         probed = (index.probe(rows, facts, has_one=has_one) for index in (self._indexes[side.other], *fresh))
         matches = self._match(side, payload, chain.from_iterable(probed))
-        deletes = self._indexes[side.other].gather_deletes(self._columns[side.other])
+        deletes = self._gather_deletes(side.other)
         yield from matches if deletes is None else cancel_matches(matches, side.other, deletes)
+
+    def _gather_deletes(self, side: Side) -> pa.RecordBatch | None:
+        """Gather the stored deletes of a side if they are many, with the columns that matches have of it."""
+        return self._indexes[side].gather_deletes(self._columns[side])
 
     def _needs_one(self, side: Side) -> bool:
         """Whether one partner of each probing tuple of ``side`` is enough."""

@@ -1,0 +1,295 @@
+"""Outer, semi and anti joins with deletes: after each epoch, the summed output is the answer of the net rows.
+
+{ (l, r) : l.k = r.k, |l.v - r.v| <= 2, |l.t - r.t| <= 8, neither is late }, over the net rows of both.
+A row has a partner if the numbers of its partners add up to more than 0. Rows without partners, and those of
+semi joins whose partners may be deleted, are answers when the watermark is at or after t + 8.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from tests.support.changes import Change, Epoch, Row, draw_history, drop_zeros, net
+from tests.support.local_run import LocalRun
+from tests.unit.engine.test_changes import (
+    COLUMNS,
+    CONDITION,
+    INDEXES,
+    WINDOW,
+    A,
+    B,
+    delete,
+    insert,
+    make_row,
+    matches_in,
+)
+from thetastream.core.columns import PASSES, SIGN
+from thetastream.core.how import HOWS, How
+from thetastream.core.sides import Side
+from thetastream.engine.answers import open_tuples, unit
+from thetastream.engine.answers.spec import AnswersSpec
+from thetastream.engine.store import chained_index
+from thetastream.engine.two_stream.query import UnitSpec
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.models import Matrix, Split
+from thetastream.models.base import Model
+
+Answer = tuple[Row | None, Row | None]
+HOW = ("left", "right", "full", "semi", "anti")
+MODELS: tuple[Model, ...] = (
+    Matrix(1, 1),
+    Matrix(3, 1),
+    Matrix(1, 3),
+    Matrix(3, 1, 3, "hash"),
+    Matrix(3, 3, 3, "hash"),
+    Split(1),
+)
+BOTH, LEFT, RIGHT = (True, True), (True, False), (False, True)
+
+
+@pytest.fixture(autouse=True)
+def often_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merge two segments already, and keep few numbers in a page."""
+    monkeypatch.setattr(chained_index, "FAN_IN", 2)
+    monkeypatch.setattr(open_tuples, "PAGE", 8)
+    monkeypatch.setattr(unit, "FORGET_ROWS", 0)
+
+
+class Run:
+    """A run whose answers are summed by row."""
+
+    def __init__(self, how: How, model: Model, signed: tuple[bool, bool] = BOTH) -> None:
+        left, right = (
+            replace(
+                spec,
+                computed=(*([SIGN] if has_deletes else []), *([PASSES] if side in how.preserved else [])),
+            )
+            for side, spec, has_deletes in zip(Side, CONDITION.sides, signed, strict=True)
+        )
+        spec = UnitSpec(replace(CONDITION, sides=(left, right)), INDEXES, 2)
+        self._run = LocalRun(AnswersSpec(TwoStreamSpec(spec, model), how))
+        self._how, self._signed = how, signed
+        self.output: Counter[Answer] = Counter()
+        """The sum of the signs of all answers."""
+
+    def epoch(self, left: list[Change], right: list[Change], watermark: int | None = None) -> Counter[Answer]:
+        """Run an epoch; return the sum of the signs of its answers, without zeros."""
+        batches = [self._make(side, changes) for side, changes in zip(Side, (left, right), strict=True)]
+        found: Counter[Answer] = Counter()
+        n = len(COLUMNS)
+        for columns in self._run.epoch(batches, watermark):
+            assert len(columns) == n * len(self._how.shown) + len(self._how.padded) + 1
+            for *values, sign in zip(*(column.to_pylist() for column in columns), strict=True):
+                rows: list[Row | None] = [None, None]
+                for place, side in enumerate(self._how.shown):
+                    row = tuple(values[n * place : n * place + n])
+                    rows[side] = row
+                flags = values[n * len(self._how.shown) :]
+                for side, is_there in zip(self._how.padded, flags, strict=True):
+                    if not is_there:
+                        assert rows[side] == (None,) * n
+                        rows[side] = None
+                found[rows[0], rows[1]] += sign
+        self.output.update(found)
+        self.output = drop_zeros(self.output)
+        return drop_zeros(found)
+
+    def count(self, name: str) -> int:
+        return sum(getattr(counters, name) for counters in self._run.counters)
+
+    def count_pages(self) -> int:
+        """Count the pages of numbers of undecided tuples."""
+        return sum(len(found.pages) for state in self._run.states for found in state.open.values())
+
+    def _make(self, side: Side, changes: list[Change]) -> pa.RecordBatch | None:
+        if side not in self._how.preserved:  # Catalyst filters these
+            changes = [change for change in changes if passes(change.row)]
+        if not changes:
+            return None
+        columns = {
+            name: pa.array([change.row[n] for change in changes], pa.int64())
+            for n, name in enumerate(COLUMNS)
+        }
+        if self._signed[side]:
+            columns[SIGN] = pa.array([change.sign for change in changes], pa.int8())
+        if side in self._how.preserved:
+            columns[PASSES] = pa.array([1 if passes(change.row) else None for change in changes], pa.int8())
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def passes(row: Row) -> bool:
+    """Whether a row can have partners: it has a key, and passes the filter v <> 4 of its stream."""
+    return row[2] is not None and row[3] != 4
+
+
+def replay(
+    history: list[Epoch], how: How, signed: tuple[bool, bool] = BOTH
+) -> Iterator[tuple[Epoch, Counter[Answer]]]:
+    """Yield each epoch with the answer after it."""
+    arrived: tuple[list[Change], list[Change]] = ([], [])
+    late: int | None = None
+    for epoch in history:
+        for side in Side:
+            for change in (epoch.left, epoch.right)[side]:
+                if late is None or change.row[1] > late:
+                    arrived[side].append(change if signed[side] else Change(change.row, 1))
+        yield epoch, answer(how, net(arrived[0]), net(arrived[1]), epoch.watermark, signed)
+        late = epoch.watermark
+
+
+def answer(
+    how: How, left: Counter[Row], right: Counter[Row], watermark: int | None, signed: tuple[bool, bool]
+) -> Counter[Answer]:
+    """Answer two net bags."""
+    matches, found = matches_in(WINDOW), Counter[Answer]()
+
+    def find_partners(side: Side, row: Row) -> dict[Row, int]:
+        others = (right, left)[side]
+        pairs = {other: (row, other) if side is Side.LEFT else (other, row) for other in others}
+        return {
+            other: others[other]
+            for other, pair in pairs.items()
+            if passes(row) and passes(other) and matches(*pair)
+        }
+
+    if how.has_pairs:
+        for row, n in left.items():
+            for other, m in find_partners(Side.LEFT, row).items():
+                found[row, other] += n * m
+    for side in how.preserved:
+        for row, n in (left, right)[side].items():
+            is_decided = watermark is not None and watermark >= row[1] + WINDOW
+            has_partner = sum(find_partners(side, row).values()) > 0
+            answered: Answer = (row, None) if side is Side.LEFT else (None, row)
+            if how.has_unmatched:
+                if not has_partner and (is_decided or not passes(row)):
+                    found[answered] += n
+            elif has_partner and (is_decided or not signed[side.other]):
+                found[answered] += n
+    return drop_zeros(found)
+
+
+def list_models(how: How) -> list[Model]:
+    return [model for model in MODELS if all(map(model.sees_partners, how.preserved))]
+
+
+CASES = [(name, model) for name in HOW for model in list_models(HOWS[name])]
+FEW = [(name, model) for name in HOW for model in list_models(HOWS[name])[-2:]]
+
+
+def check(name: str, model: Model, seed: int, n_epochs: int, signed: tuple[bool, bool] = BOTH) -> Run:
+    history = draw_history(random.Random(seed), n_epochs, make_row, has_watermark=True)
+    run = Run(HOWS[name], model, signed)
+    for epoch, expected in replay(history, HOWS[name], signed):
+        run.epoch(*epoch)
+        assert run.output == expected, seed
+    return run
+
+
+@pytest.mark.parametrize(("name", "model"), FEW, ids=repr)
+def test_the_answers_of_the_net_rows(name: str, model: Model) -> None:
+    check(name, model, 1, 25)
+
+
+@pytest.mark.parametrize("name", HOW)
+@pytest.mark.parametrize("signed", [LEFT, RIGHT], ids=["left", "right"])
+def test_only_one_stream_has_deletes(name: str, signed: tuple[bool, bool]) -> None:
+    check(name, Matrix(1, 1), 2, 25, signed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signed", [BOTH, LEFT, RIGHT], ids=["both", "left", "right"])
+@pytest.mark.parametrize(("name", "model"), CASES, ids=repr)
+def test_many_histories(name: str, model: Model, signed: tuple[bool, bool]) -> None:
+    for seed in range(100, 104):
+        check(name, model, seed, 30, signed)
+
+
+# Cases by name
+
+ALL_DECIDED = 10_000
+
+
+@pytest.mark.parametrize("name", ["left", "anti"])
+def test_a_tuple_that_loses_its_last_partner_is_open_again(name: str) -> None:
+    run = Run(HOWS[name], Matrix(1, 1))
+    run.epoch(insert(A), insert(B, B))
+    run.epoch([], delete(B))
+    assert run.count("undecided") == 0
+    run.epoch([], delete(B))
+    assert run.count("undecided") == 1
+    # The watermark one microsecond before it decides A, and at this time.
+    assert not run.epoch([], [], A[1] + WINDOW - 1)
+    assert run.epoch([], [], A[1] + WINDOW) == {(A, None): 1}
+    assert run.count_pages() == 0
+
+
+@pytest.mark.parametrize("name", ["left", "anti"])
+def test_the_last_partner_goes_in_the_epoch_of_the_decision(name: str) -> None:
+    run = Run(HOWS[name], Matrix(1, 1))
+    run.epoch(insert(A), insert(B))
+    expected = {(A, None): 1} | ({(A, B): -1} if name == "left" else {})
+    assert run.epoch([], delete(B), ALL_DECIDED) == expected
+
+
+def test_a_semi_join_answers_when_no_partner_can_go() -> None:
+    run = Run(HOWS["semi"], Matrix(1, 1))
+    gone = (3, 100, 0, 0)
+    assert not run.epoch(insert(A, A, gone), insert(B))
+    assert not run.epoch(delete(gone), [])
+    assert run.epoch([], [], ALL_DECIDED) == {(A, None): 2}
+    assert run.count_pages() == 0
+
+
+def test_a_tuple_that_is_deleted_after_it_has_found_a_partner() -> None:
+    run = Run(HOWS["left"], Matrix(1, 1))
+    run.epoch(insert(A, A), insert(B))
+    run.epoch(delete(A, A), [])
+    assert not run.output
+    assert not run.epoch([], delete(B), ALL_DECIDED)
+    assert run.count_pages() == 0
+
+
+def test_equal_tuples_have_equal_answers() -> None:
+    run = Run(HOWS["left"], Matrix(1, 1))
+    run.epoch(insert(A, A, A), [])
+    run.epoch(delete(A), insert(B))
+    run.epoch([], delete(B), ALL_DECIDED)
+    assert run.output == {(A, None): 2}
+
+
+def test_a_tuple_that_can_have_no_partner_is_answered_and_deleted_at_once() -> None:
+    run = Run(HOWS["full"], Matrix(1, 1))
+    without = (1, 100, None, 0)
+    assert run.epoch(insert(without), insert(without)) == {(without, None): 1, (None, without): 1}
+    assert run.epoch(delete(without), []) == {(without, None): -1}
+
+
+def test_a_partner_that_was_never_inserted_is_no_partner() -> None:
+    run = Run(HOWS["left"], Matrix(1, 1))
+    run.epoch(insert(A), delete(B))
+    run.epoch([], [], ALL_DECIDED)
+    assert run.output == {(A, B): -1, (A, None): 1}
+
+
+def test_numbers_of_deleted_tuples_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(HOWS["left"], Matrix(1, 1))
+    for number in range(100):
+        row = (number + 10, 100, 0, 0)
+        run.epoch(insert(row), [])
+        run.epoch(delete(row), [])
+    assert run.count("undecided") <= 4
+    assert run.count_pages() <= 2
+
+
+def test_the_order_of_tuples_in_a_repeated_epoch_plays_no_part() -> None:
+    history = draw_history(random.Random(8), 20, make_row, has_watermark=True)
+    first, second = Run(HOWS["full"], Matrix(1, 1)), Run(HOWS["full"], Matrix(1, 1))
+    for left, right, watermark in history:
+        first.epoch(left, right, watermark)
+        second.epoch(left[::-1], right[::-1], watermark)
+        assert first.output == second.output
