@@ -82,7 +82,7 @@ FOLDED = [
 ]
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(54)
 @pytest.mark.parametrize("text", FOLDED)
 def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     text = text.format(join=JOIN)

@@ -253,6 +253,7 @@ def test_semi_and_anti_send_no_payload_of_the_other_stream(
     assert fields == (b.columns if how == "left" else ["ts", "ntz"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", first_fast("full", th.Nearest(1, by="abs(a.y - b.y)", keep_unmatched=True)), ids=repr
 )

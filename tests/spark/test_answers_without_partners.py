@@ -82,6 +82,7 @@ CONTRADICTORY: list[tuple[str, How]] = [
 ]
 
 
+@pytest.mark.slow
 def test_filters_that_no_tuple_passes_hold_back_no_answer(spark: SparkSession, tmp_path: Path) -> None:
     rows = make_rows(spark, "2024-03-10 00:00:00", "2024-03-10 00:01:00")
     streams = read_streams(rows, tmp_path, [range(3), range(3, 6), [9]])
@@ -96,7 +97,7 @@ def test_filters_that_no_tuple_passes_hold_back_no_answer(spark: SparkSession, t
 HISTORY: list[tuple[str, How]] = [("a.k = b.k AND a.id <> b.id", "left"), ("a.k + 1 = b.k", "anti")]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("first", "last"),
     [
@@ -119,6 +120,7 @@ def test_outer_rows_before_1970(spark: SparkSession, tmp_path: Path, first: str,
     assert all(wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("last", ["1969-12-31 23:59:30Z", "1970-01-01 00:01:00Z"])
 def test_late_rows_before_1970_are_dropped(spark: SparkSession, tmp_path: Path, last: str) -> None:
     """A partner that comes after its tuple was answered is late, as it is after 1970."""

@@ -90,7 +90,7 @@ def is_lookup(plan: th.Plan) -> bool:
 
 
 @pytest.mark.usefixtures("stages_always")
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shift", range(len(HOWS)))
 def test_every_kind_has_the_rows_of_sparks_own_join(frame: DataFrame, table: DataFrame, shift: int) -> None:
     found, wanted = [], []

@@ -95,7 +95,7 @@ def test_batch(spark, use_tree, seed):
     assert found == nested_loop(rows, on, seconds)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 108))
 def test_streams_with_disorder_and_late_tuples(spark, tmp_path, use_tree, seed):
     aliases, tree, on, seconds = draw_case(seed)

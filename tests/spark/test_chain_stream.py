@@ -118,6 +118,7 @@ def wait_for_error(metrics: Path) -> str:
     raise AssertionError("no line of metrics has an error")
 
 
+@pytest.mark.slow
 def test_a_chain_goes_on_with_letters_under_way(spark: SparkSession, tmp_path: Path) -> None:
     tables = files(seed=5)
     bring(tmp_path, tables)

@@ -10,6 +10,7 @@ import thetastream as th
 from tests.support.streams import outcome, replay
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::thetastream.errors.UnboundedStateWarning")
 @pytest.mark.parametrize("kind", ["INT", "ARRAY<STRING>", "MAP<STRING, INT>"])
 def test_equal_tuples_are_stored_at_all_units(spark: SparkSession, tmp_path: Path, kind: str) -> None:

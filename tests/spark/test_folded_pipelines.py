@@ -48,7 +48,7 @@ FOLDED = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("text", FOLDED)
 def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     text = text.format(join=JOIN)

@@ -121,6 +121,7 @@ def test_the_nearest_partner_in_the_repeated_hour(spark: SparkSession, tmp_path:
         assert live.rows == wanted
 
 
+@pytest.mark.slow
 def test_what_spark_computes_by_the_clock_of_the_session(spark: SparkSession) -> None:
     """Whole days of an interval, date_trunc and differences inside one stream are Spark's own."""
     texts = [

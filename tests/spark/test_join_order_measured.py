@@ -18,7 +18,7 @@ SECONDS = 12
 ON = "a.k < b.k AND b.k < c.k AND a.k < c.k - 1"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [None, th.Ring(2)], ids=["pipeline", "ring"])
 def test_measured_rates_give_the_join_order(
     spark: SparkSession, tmp_path: Path, model: th.Ring | None

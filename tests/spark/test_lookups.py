@@ -71,10 +71,11 @@ def list_columns(how: str) -> list[str]:
     return ["a.id", "a.name", "a.f", *pairs, "result_time"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("first", range(0, len(CONDITIONS), 2))
 @pytest.mark.parametrize("how", HOWS)
 def test_lookups_answer_as_sparks_own_join(
-    spark: SparkSession, frame: DataFrame, table: DataFrame, tmp_path: Path, how: str
+    spark: SparkSession, frame: DataFrame, table: DataFrame, tmp_path: Path, how: str, first: int
 ) -> None:
     s = replay(frame, [range(25), range(25, N)], tmp_path).withWatermark("ts", "10 minutes")
     for order in ("at", "ta"):
@@ -84,7 +85,8 @@ def test_lookups_answer_as_sparks_own_join(
         joined: dict[str | None, Any] = {}
         for model in (None, "spark"):
             parts = []
-            for n, on in enumerate(CONDITIONS):
+            for n in (first, first + 1):
+                on = CONDITIONS[n]
                 inputs = {alias: s if alias == "a" else table for alias in order}
                 plan = th.plan(inputs, on, how=kind, model=model)
                 is_looked_up = "by an index of the table" in plan.explain()
@@ -97,7 +99,7 @@ def test_lookups_answer_as_sparks_own_join(
             with configured(spark, {"spark.sql.shuffle.partitions": "2"}):
                 joined[model] = outcome(every.selectExpr("*"), [F.expr("to_json(struct(*))")], tmp_path).rows
         assert joined[None] == joined["spark"]
-        assert joined[None].total() > 100
+        assert joined[None].total() > 10
 
 
 def test_a_python_predicate_may_be_part_of_a_lookup(
@@ -198,19 +200,21 @@ NEAREST = [
 ]
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("first", range(0, len(NEAREST), 2))
 def test_the_nearest_rows_of_a_table_are_those_of_a_batch_join(
-    frame: DataFrame, table: DataFrame, tmp_path: Path
+    frame: DataFrame, table: DataFrame, tmp_path: Path, first: int
 ) -> None:
     s = replay(frame, [range(25), range(25, N)], tmp_path).withWatermark("ts", "10 minutes")
     streamed, wanted = [], []
-    for n, (on, how) in enumerate(NEAREST):
+    for n, (on, how) in enumerate(NEAREST[first : first + 2]):
         columns = [f"{n} AS case", "a.id", "t.n"]
         streamed.append(th.join({"a": s, "t": table}, on, how=how).selectExpr(*columns))
         times = {"a": "ts", "t": "since"}
         wanted.append(th.join({"a": frame, "t": table}, on, how=how, event_time=times).selectExpr(*columns))
     found = outcome(reduce(DataFrame.union, streamed), ["*"], tmp_path).rows
     assert found == Counter(map(tuple, reduce(DataFrame.union, wanted).collect()))
-    assert {row[0] for row in found} == set(range(len(NEAREST)))
+    assert {row[0] for row in found} == set(range(len(streamed)))
 
 
 def test_as_of_joins_of_a_table_in_sql(

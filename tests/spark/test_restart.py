@@ -142,6 +142,7 @@ def test_a_ring_continues_with_its_number_of_nodes(spark: SparkSession, tmp_path
         query.run(on=on, within="50 seconds", model=th.Ring())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("only_epochs_with_rows")
 @pytest.mark.parametrize(
     ("aliases", "query"),

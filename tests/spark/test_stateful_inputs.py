@@ -160,6 +160,7 @@ def parts(rows: Counter[tuple[Any, ...]], n: int) -> list[Counter[tuple[Any, ...
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("upstream", "models"),
     [

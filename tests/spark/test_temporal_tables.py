@@ -93,7 +93,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Callable[[DataFrame], Counter[Ro
     return run
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
 def test_the_row_of_a_key_is_chosen_before_the_condition_is_checked(
     spark: SparkSession, sales: DataFrame, run: Any, how: str
@@ -138,6 +138,7 @@ def test_sql_names_the_time_at_which_a_row_is_valid(spark: SparkSession, sales: 
     assert everything.columns == ["id", "currency", "ts", "paid", "currency", "Since", "rate"]
 
 
+@pytest.mark.slow
 def test_several_tables_in_a_row_are_valid_at_the_event_time(
     spark: SparkSession, sales: DataFrame, run: Any
 ) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -14,6 +15,7 @@ from thetastream.spark.observe import listener
 JOINS, THREADS, ROWS = 16, 8, 40
 
 
+@pytest.mark.slow
 def test_16_joins_from_8_threads(spark: SparkSession, tmp_path: Path) -> None:
     """The session is new, so that all threads are the first to register what a join needs. Every second join
     reads streams; Spark starts a Python process for each of these, which is most of the time of this test."""

@@ -65,6 +65,7 @@ def make_frames(spark):
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("aliases", "on", "holds", "model"),
     [

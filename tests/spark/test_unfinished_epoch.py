@@ -88,6 +88,7 @@ def test_a_query_continues_behind_an_epoch_that_only_its_file_sink_has_committed
     assert query.read() == expect(30)
 
 
+@pytest.mark.slow
 def test_a_job_continues_behind_such_an_epoch_by_itself(spark: SparkSession, tmp_path: Path) -> None:
     query = FileQuery(spark, tmp_path)
     schema = "id LONG, ts TIMESTAMP"

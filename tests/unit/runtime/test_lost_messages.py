@@ -57,6 +57,7 @@ def lose_and_refuse(run: Epochs, batches: Any, files: Sequence[Path]) -> None:
 
 @pytest.mark.sampled(3)
 # Units of ATR may send messages, but these do not.
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", [name for name in SENDING if name != "atr"])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("is_all", [False, True])

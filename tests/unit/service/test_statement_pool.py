@@ -71,6 +71,7 @@ def count(pool: StatementPool) -> int:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds all private memory")
 @pytest.mark.parametrize("sql", GROWING.splitlines())
 def test_a_statement_that_grows_is_refused_and_takes_no_more_than_its_memory(
