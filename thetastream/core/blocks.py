@@ -7,9 +7,9 @@ wide.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from thetastream.core.errors import StateError
 from thetastream.core.keys import Int64s
 from thetastream.core.measure import Derived, PairMeasure
+
+D = TypeVar("D", bound=Derived)
 
 ROWS_PER_BLOCK = 1 << 17
 BYTES_PER_BLOCK = 1 << 24
@@ -134,7 +136,7 @@ def unpack(data: bytes | pa.Buffer) -> pa.RecordBatch:
 
 
 class RowFacts:
-    """What is computed from the rows of a batch when it is first needed: their bytes, and arrays of measures.
+    """What is computed from the rows of a batch when it is first needed: their bytes, and arrays of searches.
 
     Parameters
     ----------
@@ -152,7 +154,7 @@ class RowFacts:
     def __init__(self, batch: pa.RecordBatch, widest: int | None = None) -> None:
         self.batch = batch
         self._widest = widest
-        self._derived: dict[tuple[PairMeasure, str], Derived] = {}
+        self._kept: dict[Hashable, Derived] = {}
 
     @property
     def mean(self) -> float:
@@ -177,14 +179,18 @@ class RowFacts:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that measures have computed so far."""
-        return sum(one.nbytes for one in self._derived.values())
+        """Bytes of the arrays that were computed so far."""
+        return sum(one.nbytes for one in self._kept.values())
 
     def derive(self, measure: PairMeasure, column: str) -> Derived:
         """Return what ``PairMeasure.derive`` computes from a column."""
-        if (measure, column) not in self._derived:
-            self._derived[measure, column] = measure.derive(self.batch.column(column))
-        return self._derived[measure, column]
+        return self.keep((measure, column), lambda: measure.derive(self.batch.column(column)))
+
+    def keep(self, key: Hashable, compute: Callable[[], D]) -> D:
+        """Return what was kept under a key, or compute and keep it."""
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return cast(D, self._kept[key])
 
 
 def measure_values(column: pa.Array) -> Int64s:

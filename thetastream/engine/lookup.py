@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts, cut_matches
 from thetastream.core.columns import PASSES, RANKED
-from thetastream.core.how import How, PairRanking, Ranking, select_nearest
+from thetastream.core.how import How, PairRanking, select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
-from thetastream.engine.lookup_nearest import RankedRun, can_search
 from thetastream.engine.matching import Residual
-from thetastream.engine.store.box import IndexPlan, encode_key_rows
+from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows
 from thetastream.engine.store.probing import BYTES_AT_ONCE, probe_segments
+from thetastream.engine.store.ranked_run import RankedRun, can_search
 from thetastream.engine.store.run import Run
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 
@@ -92,9 +92,9 @@ class Lookup:
         ordered = ranking.ordered if can_search(self.plan) else None
         if ordered is not None:
             # 1. Search in the order of the values.
-            keys = encode_key_rows(self.side, self.plan.condition, probing)
+            box = build_box(self.plan, encode_key_rows(self.side, self.plan.condition, probing))
             values = probing.column(RANKED) if ordered.has_left else None
-            searched = [run.find(keys, values) for run in runs.rank(self.plan, ordered)]
+            searched = [RankedRun.of(run, self.plan, ordered).find(box, values) for run in runs.runs]
             is_hard = np.logical_or.reduce([np.zeros_like(is_hard), *(one[3] for one in searched)])
             for number, (found, stored, rank, _) in enumerate(searched):
                 is_kept = ~is_hard[found]
@@ -188,16 +188,9 @@ class TableRuns:
     def __init__(self, runs: Sequence[Run], payload: pa.Schema) -> None:
         self.payload = payload
         self.runs = runs
-        self._ranked: list[RankedRun] | None = None
         self.store = MemoryStore()
         self.segments = []
         for number, run in enumerate(runs):
             meta = SegmentMeta(str(number), 1, 0, run.n_rows, run.nbytes, 0, 0)
             self.store.put(meta, run)
             self.segments.append(meta)
-
-    def rank(self, plan: IndexPlan, ranking: Ranking) -> list[RankedRun]:
-        """Return the runs with their rows in the order of their values, too."""
-        if self._ranked is None:
-            self._ranked = [RankedRun(run, plan, ranking) for run in self.runs]
-        return self._ranked

@@ -348,19 +348,21 @@ def _compare_tables(folder: Folder, run: str, table: str) -> None:
 
 _OF_RUN = "of-"
 
-_OPENED: dict[tuple[tuple[str, ...], str, pa.Schema], TableRuns] = {}
-"""The versions that this process has opened last, by their runs, the layout of their index and the columns of
-the table. A version never changes."""
-_MOST_OPENED = 16
+_OPENED: dict[tuple[tuple[str, ...], str, pa.Schema], tuple[float, TableRuns]] = {}
+"""The versions that this process has read last, and when, by their runs, the layout of their index and the
+columns of the table. A version never changes."""
+_OPEN_S = 60.0
+"""A version that nobody has read for so many seconds is closed. It may be large, and its query may have ended
+or read a newer one."""
 
 
 def _open(folder: TableFolder, version: Version, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
-    key = version.runs, segment_cache.describe_layout(plan), payload
-    if key not in _OPENED:
-        _OPENED[key] = folder.open(version, plan, payload)
-        while len(_OPENED) > _MOST_OPENED:
-            del _OPENED[next(iter(_OPENED))]
-    return _OPENED[key]
+    key, now = (version.runs, segment_cache.describe_layout(plan), payload), time.monotonic()
+    for other in [one for one, (read_s, _) in _OPENED.items() if one != key and now - read_s > _OPEN_S]:
+        del _OPENED[other]
+    runs = _OPENED[key][1] if key in _OPENED else folder.open(version, plan, payload)
+    _OPENED[key] = now, runs
+    return runs
 
 
 @dataclass

@@ -46,6 +46,7 @@ from thetastream.core.records import decode, encode
 from thetastream.core.sides import Side
 from thetastream.engine import lookup
 from thetastream.engine.answers import best_partners, open_tuples, unit
+from thetastream.engine.answers import nearest as answers_nearest
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
 from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
 from thetastream.engine.lookup import Lookup, TableRuns
@@ -192,7 +193,16 @@ def test_the_nearest_of_the_nested_loop(
     if case.condition.window is None:
         return
     has = form != "right", form != "left"
-    ranking = Ranking(k, Domain.FLOAT, *has, is_flipped=form == "flipped", is_abs=form == "distance")
+    is_descending, searched = data.draw(st.booleans()), data.draw(st.sampled_from([0, 1, 1 << 20]))
+    ranking = Ranking(
+        k,
+        Domain.FLOAT,
+        *has,
+        is_flipped=form == "flipped",
+        is_abs=form == "distance",
+        is_descending=is_descending,
+        has_nan_last=True,
+    )
     how = find_nearest(Nearest(k, "abs(a.x - b.x)", keeps))
     rows = [row for left, right, _ in case.epochs for row in (*left, *right)]
     values = {row["id"]: data.draw(VALUES) for row in rows}
@@ -205,11 +215,16 @@ def test_the_nearest_of_the_nested_loop(
             return None
         return {"difference": x - y, "flipped": y - x, "distance": abs(x - y)}[form]
 
+    def order(a: oracle.Row, b: oracle.Row) -> float | None:
+        value = rank(a, b)
+        return -value if is_descending and value is not None else value
+
     unit = UnitSpec(case.condition, case.indexes, case.archive_period_us)
     spec = NearestSpec(TwoStreamSpec(unit, data.draw(models(how, case.condition))), how, ranking)
     run, n_columns = LocalRun(spec), len(case.condition.sides[0].columns)
     found: Counter[Answer] = Counter()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers_nearest, "SEARCHED", searched)
         if is_tiny:
             make_all_tiny(patch)
             patch.setattr(best_partners, "PRUNE_ROWS", 1)
@@ -223,9 +238,35 @@ def test_the_nearest_of_the_nested_loop(
                 blocks.append(batch.append_column(RANKED, ranked) if has[side] else batch)
             for columns in run.epoch(blocks, watermark):
                 found.update(read(how, columns, n_columns))
-    expected = nearest(k, rank, keeps, lambda a, b: oracle.holds(case.condition, a, b), *keep_timely(case))
+    expected = nearest(k, order, keeps, lambda a, b: oracle.holds(case.condition, a, b), *keep_timely(case))
     assert found == expected
     assert all(not state.best.pages for state in run.states)
+
+
+N_AS_OF = 4000
+
+
+@pytest.mark.parametrize(("is_abs", "window"), [(False, (-N_AS_OF, 0)), (True, (-50, 50))])
+def test_a_search_looks_at_few_partners(is_abs: bool, window: tuple[int, int]) -> None:
+    """Tuples have as many partners as there are tuples of their key in the window, and search the nearest."""
+    time = Key("t", Domain.INT)
+    sides = tuple(SideSpec(alias, ("id", "t"), (), (Key("k", Domain.INT),), time=time) for alias in "ab")
+    bounds = Dimension(Side.RIGHT, TIME, *(Bound(TIME, delta, False) for delta in window))
+    condition = Condition((sides[0], sides[1]), (Equality(0, 0),), window=bounds)
+    index = IndexSpec(Hash(), (0,))
+    how, ranking = find_nearest(Nearest(1, "unread")), Ranking(1, Domain.INT, True, True, is_abs=is_abs)
+    join = TwoStreamSpec(UnitSpec(condition, (index, index), N_AS_OF), Matrix(1, 1, (1, 1)))
+    run, random = LocalRun(NearestSpec(join, how, ranking)), np.random.default_rng(3)
+    found = n_candidates = 0
+    for times in [*np.split(np.arange(N_AS_OF), 4), np.arange(0)]:
+        block = pa.RecordBatch.from_pydict({"id": times, "t": times, "k": times % 2, RANKED: times})
+        shuffled = [block.take(random.permutation(len(times))) for _ in Side]
+        for left, _, right, _ in run.epoch(shuffled, int(times[0]) if len(times) else END):
+            assert left.equals(right)
+            found += len(left)
+        n_candidates += sum(counters.candidates for counters in run.counters)
+    assert found == N_AS_OF
+    assert n_candidates < 8 * N_AS_OF
 
 
 def has_null_key(condition: Condition, side: Side, row: oracle.Row) -> bool:

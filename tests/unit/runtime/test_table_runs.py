@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tests.unit.engine.test_lookup import TABLE, make_block, plan
 from thetastream.core.errors import SessionError, StateError
 from thetastream.core.sides import Side
+from thetastream.engine.lookup import TableRuns
 from thetastream.runtime import table_runs
 from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.table_runs import (
@@ -173,6 +175,30 @@ def test_a_worker_does_not_read_a_version_with_another_index(folder: TableFolder
             continue
         with pytest.raises(StateError, match=r"\[TABLE_MISSING\].*another index"):
             list(step([stream]))
+
+
+def test_a_version_that_nobody_reads_any_more_is_closed(
+    folder: TableFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = stage(folder, TABLE), stage(folder, TABLE[:4])
+    opened: list[Version] = []
+    open_version = TableFolder.open
+
+    def count_and_open(self: TableFolder, version: Version, *more: Any) -> TableRuns:
+        opened.append(version)
+        return open_version(self, version, *more)
+
+    monkeypatch.setattr(TableFolder, "open", count_and_open)
+    monkeypatch.setattr(table_runs, "_OPENED", {})
+    for staged in (first, second, first, second):
+        assert run_step("left", folder, staged, PAYLOAD)
+    assert opened == [first.version, second.version]
+    monkeypatch.setattr(table_runs, "_OPEN_S", 0)
+    for staged in (first, first, second):
+        assert run_step("left", folder, staged, PAYLOAD)
+    # The first one is still open, and closes when the second one is read.
+    assert opened == [first.version, second.version, second.version]
+    assert len(table_runs._OPENED) == 1
 
 
 def test_only_this_user_may_change_staged_rows(folder: TableFolder) -> None:

@@ -4,6 +4,13 @@
 
 The unit keeps the best partners of each undecided tuple (``best_partners``). Pairs leave it when their left
 tuple is decided.
+
+*Search.* The nearest partner is one of very many if the window is long. If partners can be searched in the
+order of their values (``thetastream.engine.store.ranked_run``), left tuples search and right tuples are
+searched:
+
+    new left tuples        search the stored right tuples, of which those of the epoch are part
+    stored left tuples     search the new right tuples, if the new ones would meet very many of them
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,16 +20,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import Matches
-from thetastream.core.columns import TUPLE
+from thetastream.core.blocks import Matches, RowFacts
+from thetastream.core.columns import RANKED, TUPLE
+from thetastream.core.condition import TIME
 from thetastream.core.how import How, PairRanking
+from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.answers.best_partners import BestPartners, BestState, pair_with_best
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, build_pairs
 from thetastream.engine.clock import Clock
+from thetastream.engine.store.box import build_box, locate_key_column
+from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.probing import Candidates
-from thetastream.engine.store.segment import SegmentStore
+from thetastream.engine.store.ranked_run import RankedRun, can_search
+from thetastream.engine.store.segment import MemoryStore, SegmentStore
+from thetastream.engine.two_stream.query import Arrivals, Tuples
 from thetastream.engine.two_stream.spec import TwoStreamSpec
+
+SAMPLE = 16
+"""The number of new right tuples that tell how many stored left tuples a right tuple meets."""
+SEARCHED = 8
+"""What the search of a tuple costs, in pairs that are ranked."""
 
 
 @dataclass
@@ -47,6 +65,8 @@ class NearestUnit(AnsweringUnit):
     ) -> None:
         super().__init__(join, how, slot, state.answers, store)
         self._ranking = ranking
+        plan = self._spec.plans[Side.RIGHT]
+        self._ordered = ranking.ordered if self._spec.counts is None and can_search(plan) else None
         self._best = BestPartners(ranking.k, state.best, store)
 
     @property
@@ -54,23 +74,84 @@ class NearestUnit(AnsweringUnit):
         """The current state."""
         return NearestState(super().state, self._best.state)
 
+    def _join_in_parts(self, left: Arrivals, right: Arrivals) -> Iterator[Matches]:
+        if self._ordered is None:
+            yield from super()._join_in_parts(left, right)
+            return
+        yield from self._meet_stored(right.probing)
+        self._store(Side.RIGHT, right.storing)
+        if left.probing is not None:
+            self.counters.probed += len(left.probing.rows)
+            yield from self._search(left.probing, self._indexes[Side.RIGHT])
+        self._store(Side.LEFT, left.storing)
+
+    def _meet_stored(self, right: Tuples | None) -> Iterator[Matches]:
+        """Find the pairs of new right tuples and stored left ones."""
+        if right is None:
+            return
+        stored = self._indexes[Side.LEFT]
+        n_stored = sum(meta.n_rows for meta in stored.segments)
+        every = max(1, len(right.rows) // SAMPLE)
+        sample = Tuples(right.payload.take(np.arange(0, len(right.rows), every)), right.rows[::every])
+        n_pairs = every * sum(n for *_, n in stored.probe(sample.rows, RowFacts(sample.payload)))
+        if n_pairs <= SEARCHED * (n_stored + len(right.rows)):
+            yield from self._probe(Side.RIGHT, right)
+            return
+        self.counters.probed += len(right.rows)
+        fresh = ChainedIndex(self._spec.describe_stored(Side.RIGHT), [], MemoryStore())
+        fresh.insert(right.payload, right.rows)
+        for _, run in stored.runs():
+            yield from self._search(Tuples(run.payload, run.rows), fresh)
+
+    def _search(self, left: Tuples, index: ChainedIndex) -> Iterator[Matches]:
+        """Find the nearest partners of left tuples among the right tuples of an index."""
+        plan, ranking = self._spec.plans[Side.RIGHT], self._ordered
+        assert ranking is not None
+        box = build_box(plan, left.rows)
+        times = box.spans.get(locate_key_column(TIME)) if plan.condition.window is not None else None
+        values = left.payload.column(RANKED) if ranking.has_left else None
+        is_hard = np.zeros(len(left.rows), dtype=np.bool_)
+        found: list[tuple[Int64s, pa.RecordBatch, Int64s, Int64s]] = []
+        for meta, run in index.runs():
+            chosen = np.arange(len(left.rows))
+            if times is not None:
+                chosen = np.flatnonzero((times.low <= meta.max_ts) & (times.high >= meta.min_ts))
+            if len(chosen):
+                mine = None if values is None else values.take(pa.array(chosen))
+                probe, stored, keys, hard = RankedRun.of(run, plan, ranking).find(box.reorder(chosen), mine)
+                is_hard[chosen[hard]] = True
+                self.counters.candidates += len(keys)
+                found.append((chosen[probe], run.payload, stored, keys))
+        for probe, partner, stored, keys in found:
+            kept = ~is_hard[probe]
+            self._add(left.payload, probe[kept], partner, stored[kept], keys[kept])
+        if is_hard.any():
+            rest = left.take(is_hard)
+            yield from self._match(Side.LEFT, rest.payload, index.probe(rest.rows, RowFacts(rest.payload)))
+
+    def _add(
+        self, left: pa.RecordBatch, left_rows: Int64s, right: pa.RecordBatch, right_rows: Int64s, keys: Int64s
+    ) -> None:
+        """Keep the best of these pairs."""
+        if not len(keys):
+            return
+        self.counters.matched += len(keys)
+        numbers = left.column(TUPLE).to_numpy()[left_rows]
+        self._open[Side.LEFT].close(numbers)
+        columns = self._spec.condition.sides[Side.RIGHT].columns
+        self._best.add(numbers, keys, right.select(columns), right_rows)
+
     def _match(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
     ) -> Iterator[Matches]:
         """Keep the best of the matches. No match leaves the unit yet."""
-        ranking, columns = self._ranking, self._spec.condition.sides[Side.RIGHT].columns
         for found, partner, stored, n_candidates in candidates:
             self.counters.candidates += n_candidates
             found, stored = self._residual.keep(side, payload, found, partner, stored)
-            if not len(found):
-                continue
-            self.counters.matched += len(found)
             mine, theirs = (payload, found), (partner, stored)
             (left, left_rows), (right, right_rows) = (mine, theirs) if side is Side.LEFT else (theirs, mine)
-            numbers = left.column(TUPLE).to_numpy()[left_rows]
-            self._open[Side.LEFT].close(numbers)
-            keys = ranking.rank_pairs(left, left_rows, right, right_rows)
-            self._best.add(numbers, keys, right.select(columns), right_rows)
+            keys = self._ranking.rank_pairs(left, left_rows, right, right_rows)
+            self._add(left, left_rows, right, right_rows, keys)
         yield from ()
 
     def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:

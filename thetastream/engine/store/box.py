@@ -134,10 +134,10 @@ class Box:
     """The columns that more than one conjunct narrows."""
 
     def reorder(self, order: Int64s) -> "Box":
-        """Return the same boxes in another order of the probes."""
+        """Return the boxes of these probes, in this order."""
         spans = {column: Span(span.low[order], span.high[order]) for column, span in self.spans.items()}
         group = None if self.group is None else self.group[order]
-        return Box(self.n_probes, group, spans, shared=self.shared)
+        return Box(len(order), group, spans, shared=self.shared)
 
     def exclude(self, void: Never) -> None:
         """Add probes to the mask of those that no tuple can match."""

@@ -253,6 +253,11 @@ class ChainedIndex:
             self._store.drop(meta)
         return run.n_rows - len(kept)
 
+    def runs(self) -> Iterator[tuple[SegmentMeta, Run]]:
+        """Yield the segments with their runs."""
+        for meta in self.segments:
+            yield meta, self._store.get(meta)
+
     def find_due(self, after_us: int | None, horizon_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the payload of the tuples whose event times are in the interval (after, horizon]."""
         for meta in self.segments:

@@ -66,7 +66,7 @@ class Run:
     def nbytes(self) -> int:
         """Bytes of memory that the run occupies, which are part of the memory load volume of the unit.
 
-        They grow when a probe lets a measure derive arrays.
+        They grow when a search first needs arrays of ``facts``.
         """
         arrays = (self.rows, self.edges, self.offsets, self.zones)
         return int(self.payload.nbytes) + sum(array.nbytes for array in arrays) + self.facts.nbytes

@@ -1,4 +1,4 @@
-"""Finds the nearest rows of a table for tuples of a stream, without looking at all partners.
+"""Finds the nearest rows of a run for left tuples, without looking at all partners.
 
 The rows of a run lie in the order of their values, apart by the keys of the equalities. Away from one place,
 the distance from a tuple only grows: in both directions if it is ``abs(f - g)``, and in one direction if it
@@ -8,6 +8,7 @@ condition, and takes four times as many for the tuples that have not found enoug
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from thetastream.core.columns import RANKED
 from thetastream.core.condition import Domain
 from thetastream.core.how import Ranking
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, combine_keys, encode
-from thetastream.engine.store.box import Box, IndexPlan, build_box
+from thetastream.engine.store.box import Box, IndexPlan
 from thetastream.engine.store.run import Run
 
 FIRST_ROWS = 4
@@ -38,6 +39,17 @@ class RankedRun:
     run: Run
     plan: IndexPlan
     ranking: Ranking
+
+    @classmethod
+    def of(cls, run: Run, plan: IndexPlan, ranking: Ranking) -> Self:
+        """Return what is kept with the run, so that later searches find its arrays."""
+        return run.facts.keep(("order of values", ranking), lambda: cls(run, plan, ranking))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that were computed so far, without those that the run has itself."""
+        arrays = [self.__dict__.get(name) for name in ("values", "groups", "order", "sorted_values", "rows")]
+        return sum(array.nbytes for array in arrays if array is not None and array is not self.run.rows)
 
     @cached_property
     def values(self) -> Int64s:
@@ -91,7 +103,8 @@ class RankedRun:
     @cached_property
     def rows(self) -> Int64s:
         """The key rows in this order."""
-        return np.ascontiguousarray(self.run.rows[self.order])
+        is_same = np.array_equal(self.order, np.arange(len(self.order)))
+        return self.run.rows if is_same else np.ascontiguousarray(self.run.rows[self.order])
 
     @cached_property
     def bounding(self) -> tuple[int, ...]:
@@ -99,13 +112,13 @@ class RankedRun:
         width = self.run.rows.shape[1]
         return tuple(n for n in range(width) if np.array_equal(self.run.rows[:, n], self.values))
 
-    def find(self, probes: Int64s, values: pa.Array | None) -> tuple[Int64s, Int64s, Int64s, Mask]:
+    def find(self, box: Box, values: pa.Array | None) -> tuple[Int64s, Int64s, Int64s, Mask]:
         """Find rows among which the nearest partners are.
 
         Parameters
         ----------
-        probes : int64, shape (n, 1 + keys)
-            The key rows of the tuples.
+        box : Box
+            The boxes of n tuples.
         values : pyarrow.Array, optional
             The value of each tuple, if the ranking reads one.
 
@@ -116,12 +129,11 @@ class RankedRun:
             enough, because a value is NULL or NaN.
         """
         # Tuples in the order of the rows read neighbouring cache lines.
-        box = build_box(self.plan, probes)
         order = self._sequence(box)
         box, values = box.reorder(order), None if values is None else values.take(pa.array(order))
         start, end, stop = self._bound(box)
         mine = None if values is None else encode(values, self.ranking.domain)
-        is_hard = np.zeros(len(probes), dtype=np.bool_)
+        is_hard = np.zeros(box.n_probes, dtype=np.bool_)
         if values is not None and mine is not None:
             is_hard = mine >= HIGHEST - 1
             if self.ranking.domain is Domain.FLOAT:

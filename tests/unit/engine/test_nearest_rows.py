@@ -13,8 +13,9 @@ from tests.support.requests import PlainResolver, make_request
 from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.how import Nearest, find_nearest
 from thetastream.core.sides import Side
-from thetastream.engine import lookup, lookup_nearest
+from thetastream.engine import lookup
 from thetastream.engine.lookup import TableRuns
+from thetastream.engine.store import ranked_run
 from thetastream.engine.store.run import build
 from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.lowering.physical import SidePlan
@@ -108,7 +109,7 @@ def draw(random: random.Random, n: int, has_nulls: bool) -> list[Row]:
 def test_the_nearest_rows_are_those_of_the_nested_loop(
     on: str, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup_nearest, "PAIRS_AT_ONCE", 64)
+    monkeypatch.setattr(ranked_run, "PAIRS_AT_ONCE", 64)
     monkeypatch.setattr(lookup, "_PRUNE_PAIRS", 50)
     chance = random.Random(on + by)
     for k, has_nulls in ((1, False), (1, True), (3, True)):
