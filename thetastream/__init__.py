@@ -22,6 +22,7 @@ from thetastream.results.question import query
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.subscription import subscribe
 from thetastream.runtime.control.policies import TwoPhaseScaling
+from thetastream.spark.end_of_input import finish
 from thetastream.spark.event_time import by_arrival
 from thetastream.spark.observe.export import export_metrics
 from thetastream.spark.observe.metrics import metrics
@@ -67,6 +68,7 @@ __all__ = [
     "control",
     "errors",
     "export_metrics",
+    "finish",
     "from_nanos",
     "insert",
     "join",

@@ -32,7 +32,7 @@ class Clock(NamedTuple):
     watermark_us: int | None
     """Watermark of this epoch. Later epochs admit only tuples whose event times are after this watermark."""
     is_last: bool = False
-    """Whether no tuple follows this epoch, because the inputs are batch DataFrames."""
+    """Whether no tuple follows this epoch, because the inputs are batch DataFrames or have ended."""
 
     def then(self, watermark_us: int | None) -> "Clock":
         """Return the clock of the next epoch, which has the given watermark.
@@ -43,6 +43,9 @@ class Clock(NamedTuple):
         return Clock(self.epoch + 1, self.watermark_us, watermark_us)
 
 
+END_US = 253_402_300_799_999_000
+"""The watermark of a query whose input has ended: the last millisecond of the year 9999. Spark cannot compute
+it from event times before this year, and each program can print it as a date."""
 BEFORE = Clock(-1, None, None)
 """The clock before the first epoch."""
 BATCH = BEFORE.then(None)._replace(is_last=True)

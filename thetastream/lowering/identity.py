@@ -15,6 +15,8 @@ from thetastream.models.base import Model, keep_fixed
 Parts = dict[str, Part]
 """The parts of a query by their names."""
 CONDITION, WINDOW, MODEL = "the condition", "the window", "the model"
+EVENT_TIME, NO_COLUMN = "the event time of ", "no column"
+"""Beginning of the names of parts that name the event time of a stream, and their text if it has none."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ def identify_streams(plans: Sequence[SidePlan], specs: Sequence[SideSpec]) -> Pa
         columns = [f"{carried.field} {carried.type or carried.block_type}" for carried in plan.carried]
         parts[f"stream {plan.alias!r}"] = Part(json.dumps(columns), ", ".join(columns), COLUMNS)
         fields = {carried.block_column: carried.field for carried in plan.carried}
-        time = "no column" if spec.time is None else fields.get(spec.time.column, spec.time.column)
-        parts[f"the event time of {plan.alias!r}"] = Part(time, time)
+        time = NO_COLUMN if spec.time is None else fields.get(spec.time.column, spec.time.column)
+        parts[f"{EVENT_TIME}{plan.alias!r}"] = Part(time, time)
         if plan.has_deletes:
             parts[f"the changes of {plan.alias!r}"] = Part("deletes", "inserts and deletes")
     return parts

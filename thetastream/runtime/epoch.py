@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from thetastream.core.errors import StateError
 from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.core.shed import LAG
-from thetastream.engine.clock import Clock, EarlyWatermark, Latest, merge_latest
+from thetastream.engine.clock import END_US, Clock, EarlyWatermark, Latest, merge_latest
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Peers
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
@@ -145,6 +145,7 @@ class UnitEpoch:
             engine.epoch(inbox, self._begin_early(before.heard, latest_us, clock)), engine.counters
         )
         yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
+        _refuse_later(clock, engine.counters)
         self._report(task, slot, engine.counters, inbox, clock, timers)
         # 3. Send messages. A unit that joins keeps the name of the mailbox, and sends nothing yet.
         mailbox, sent = before.mailbox, 0
@@ -195,7 +196,9 @@ class UnitEpoch:
                 "on Spark Connect, and a join with max_units needs Spark's numbers; leave max_units out, or "
                 "begin with a new checkpointLocation",
             )
-        return Clock(number, before.watermark_us, watermark_us)
+        # Nodes of several streams decide nothing. They would take the last epoch for that of a batch.
+        has_ended = _has_ended(watermark_us) and not spec.has_messages
+        return Clock(number, before.watermark_us, watermark_us, is_last=has_ended)
 
     def _find_latest(self, before: LastEpoch, told: ControlRows, clock: Clock) -> Latest:
         """Return the latest event times that routers have found, if Spark has no watermark yet."""
@@ -286,6 +289,29 @@ def _watermark_us(timers: Any) -> int | None:
     """Read Spark's watermark of this epoch in microseconds; 0 or -1 ms mean that there is none yet."""
     watermark_ms = timers.getCurrentWatermarkInMs()
     return None if watermark_ms is None or watermark_ms <= 0 else int(watermark_ms) * 1000
+
+
+def _has_ended(watermark_us: int | None) -> bool:
+    """Whether a watermark says that the input of the query has ended."""
+    return watermark_us is not None and watermark_us >= END_US
+
+
+def _refuse_later(clock: Clock, counters: Counters) -> None:
+    """Refuse tuples that come after the end of the input.
+
+    Raises
+    ------
+    StateError
+        INPUT_ENDED.
+    """
+    if not _has_ended(clock.late_us):
+        return
+    later = {alias: one.timely + one.late for alias, one in counters.streams.items()}
+    found = [f"{n} of {alias}" for alias, n in later.items() if n]
+    if found:
+        what = "the input of this query has ended (finish), so every row is decided; more rows have come: "
+        hint = "begin with a new checkpointLocation to join them too"
+        raise StateError("INPUT_ENDED", f"{what}{', '.join(found)}; {hint}")
 
 
 def _renew_timer(handle: Any, before: LastEpoch, clock: Clock, has_fired: bool) -> None:

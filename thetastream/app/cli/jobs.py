@@ -80,6 +80,11 @@ def add_commands(add: AddCommand) -> None:
         "--until-caught-up", action="store_true", help="end when all available input has been read"
     )
     parser.add_argument(
+        "--finish",
+        action="store_true",
+        help="end when all available input has been read, and decide every row: no more input comes",
+    )
+    parser.add_argument(
         "--for", dest="seconds", type=read_seconds, metavar="60s", help="end after this time: 60s, 5m, 2h"
     )
     parser.add_argument(
@@ -166,7 +171,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.metrics is not None or arguments.otlp:
             sent_to: Literal["otlp"] | None = OTLP if arguments.otlp else None
             export_metrics(spark, port=None, json_lines=arguments.metrics, open_telemetry=sent_to)
-        run_job(spark, job, say, arguments.until_caught_up, arguments.seconds)
+        run_job(spark, job, say, arguments.until_caught_up, arguments.seconds, arguments.finish)
     print(json.dumps({"total": totals.as_dict()}) if arguments.json else totals.describe())
     return 0
 

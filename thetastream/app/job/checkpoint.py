@@ -24,10 +24,12 @@ from thetastream.app.job.spec import is_local
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.core.identity import Identity
+from thetastream.engine.clock import END_US
+from thetastream.lowering.identity import EVENT_TIME
 from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch
 from thetastream.spark.sources.identity import read_written
 
-_STREAM, _TIME, _SETTING = "stream ", "the event time of ", "spark."
+_STREAM, _SETTING = "stream ", "spark."
 LOCK = ".thetastream.lock"
 
 
@@ -120,7 +122,7 @@ def read_checkpoint(path: str) -> Checkpoint:
         begun=begun,
         committed=committed,
         # Spark writes 0 as long as there is no watermark.
-        watermark_ms=commit.get("nextBatchWatermarkMs") or log.get("batchWatermarkMs") or None,
+        watermark_ms=max(commit.get("nextBatchWatermarkMs", 0), log.get("batchWatermarkMs", 0)) or None,
         began_ms=log.get("batchTimestampMs"),
         changed_ms=max(times_ns, default=0) // 1_000_000,
         partitions=_find_partitions(log),
@@ -197,7 +199,9 @@ def _describe_epochs(found: Checkpoint) -> Iterator[tuple[str, str]]:
     if found.began_ms is not None:
         yield "began", f"the last epoch, at {_spell(found.began_ms)}"
     yield "changed", _spell(found.changed_ms)
-    yield "watermark", "none yet" if found.watermark_ms is None else _spell(found.watermark_ms)
+    has_ended = found.watermark_ms is not None and found.watermark_ms >= END_US // 1000
+    watermark = "none yet" if found.watermark_ms is None else _spell(found.watermark_ms)
+    yield "watermark", "the end of the input, so every row is decided" if has_ended else watermark
     if found.partitions is not None:
         yield "partitions", str(found.partitions)
     yield "sources", f"{found.n_sources}, and {len(found.joins)} of them for the joins"
@@ -215,7 +219,7 @@ def _describe_join(join: CheckpointedJoin) -> Iterator[tuple[str, str]]:
             yield name, part.words + (f"; event time {time}" if time else "")
         elif name.startswith(_SETTING):
             settings.append(f"{name} = {part.words}")
-        elif not name.startswith(_TIME):
+        elif not name.startswith(EVENT_TIME):
             yield name.removeprefix("the "), part.words
     for setting in settings:
         yield "setting", setting
@@ -234,7 +238,7 @@ def _describe_mailbox(mailbox: MailboxPlace) -> str:
 
 
 def _find_event_time(identity: Identity, stream: str) -> str | None:
-    part = identity.get(_TIME + stream)
+    part = identity.get(EVENT_TIME + stream)
     return None if part is None else part.words
 
 

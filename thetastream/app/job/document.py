@@ -1,6 +1,6 @@
 """Reads ``job.toml``, and lists all errors of the file at once, without Spark.
 
-sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"
+sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"     finish = true
 [sources.NAME]  [tables.NAME]  [sink]  [sinks.NAME]
 [model]  [policy]  [shed]  [statistics]  [options]  [spark]
 
@@ -49,6 +49,7 @@ _KEYS = {
     "checkpoint": str,
     "trigger": str,
     "name": str,
+    "finish": bool,
     "sources": dict,
     "tables": dict,
     "sink": dict,
@@ -146,6 +147,9 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     span_problem = find_span_problem(trigger, "trigger") if isinstance(trigger, str) else None
     if span_problem is not None:
         document.get_problems("").append(span_problem)
+    if trigger is not None and found.get("finish") is True:
+        what = "a job with finish = true reads what is there and ends, so it must have no 'trigger'"
+        document.get_problems("").append(QueryError("BAD_VALUE", f"{what}; leave one of them out"))
     for name, table in get_table(found, "sources").items():
         _read_source(document, name, table, folder)
     for name, table in get_table(found, "tables").items():
@@ -180,6 +184,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             tables=document.tables,
             spark=dict(get_table(found, "spark")),
             policy=policy,
+            is_finished=found.get("finish", False),
         )
     return document
 

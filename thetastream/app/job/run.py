@@ -33,6 +33,7 @@ from thetastream.lowering.domains import quote
 from thetastream.runtime.checkpoint_files import update_paths
 from thetastream.runtime.control.policies import Policy
 from thetastream.spark.dataflow.stages import UNITS
+from thetastream.spark.end_of_input import end_input
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sinks.file_sink_log import finish_epoch
 from thetastream.spark.tables.table import Table
@@ -187,11 +188,13 @@ def run(
     say: EpochListener,
     until_caught_up: bool = False,
     seconds: float | None = None,
+    finish: bool = False,
 ) -> None:
-    """Run a job until it is stopped, has caught up, or its time is over.
+    """Run a job until it is stopped, has caught up, has finished, or its time is over.
 
     SIGINT and SIGTERM let the running epoch finish. When the job is started again, it continues after the
-    last epoch that is committed in its checkpoint.
+    last epoch that is committed in its checkpoint. With ``finish``, or if the job asks for it, one more epoch
+    decides every row when the job has caught up.
 
     Raises
     ------
@@ -201,12 +204,12 @@ def run(
         If the query fails.
     """
     endless = [source.name for source in job.sources if source.format == REPLAY]
+    finish = finish or job.is_finished
+    until_caught_up = until_caught_up or finish
     if until_caught_up and endless:
-        raise QueryError(
-            "ENDLESS_SOURCE",
-            f"--until-caught-up needs sources that end, and a replay never ends ({', '.join(endless)}); "
-            "use --for",
-        )
+        asked = "finish" if finish else "--until-caught-up"
+        what = f"{asked} needs sources that end, and a replay never ends ({', '.join(endless)})"
+        raise QueryError("ENDLESS_SOURCE", f"{what}; use --for")
     # Each look at the query reads all reports that Spark keeps. After a short pause, the last few are enough.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
     with _catch_signals() as stop:
@@ -216,20 +219,24 @@ def run(
             update_paths(job.checkpoint)
             if job.sink.path is not None:
                 finish_epoch(results, job.checkpoint, job.sink.path)
-        query = _start(results, job, until_caught_up)
-        if job.policy is not None:
-            say = _follow_after_first(say, query, job.policy)
-        dead_letters = DeadLetters()
-        try:
-            dead_letters.start(spark, job, until_caught_up)
-            _watch(query, dead_letters, say, stop, None if seconds is None else time.monotonic() + seconds)
-            dead_letters.finish(until_caught_up)
-            last = dead_letters.count_new()
-            if any(last.values()):
-                say(last)
-        finally:
-            query.stop()
-            dead_letters.stop()
+        deadline = None if seconds is None else time.monotonic() + seconds
+        # With ``finish``, the query starts a second time, for the epoch after the end of the input.
+        while True:
+            query = _start(results, job, until_caught_up)
+            report = say if job.policy is None else _follow_after_first(say, query, job.policy)
+            dead_letters = DeadLetters()
+            try:
+                dead_letters.start(spark, job, until_caught_up)
+                has_ended = _watch(query, dead_letters, report, stop, deadline)
+                dead_letters.finish(until_caught_up)
+                last = dead_letters.count_new()
+                if any(last.values()):
+                    say(last)
+            finally:
+                query.stop()
+                dead_letters.stop()
+            if not (finish and has_ended and end_input(job.checkpoint)):
+                return
 
 
 def _follow_after_first(say: EpochListener, query: StreamingQuery, policy: Policy) -> EpochListener:
@@ -270,8 +277,14 @@ def _watch(
     say: EpochListener,
     stop: threading.Event,
     deadline: float | None,
-) -> None:
-    """Report epochs until the query ends. After an epoch, stop it if ``stop`` is set or its time is over."""
+) -> bool:
+    """Report epochs until the query ends. After an epoch, stop it if ``stop`` is set or its time is over.
+
+    Returns
+    -------
+    bool
+        Whether the query has ended by itself.
+    """
     seen = -1
     last_before_stop: int | None = None
     while True:
@@ -283,7 +296,7 @@ def _watch(
                 say(epoch | dead_letters.count_new())
         if not is_active:
             query.awaitTermination()  # This raises the exception of a failed query.
-            return
+            return True
         if last_before_stop is None and (
             stop.is_set() or (deadline is not None and time.monotonic() > deadline)
         ):
@@ -294,7 +307,7 @@ def _watch(
             query.stop()
             for epoch in read_epochs(query, seen):
                 say(epoch)
-            return
+            return False
         time.sleep(POLL_SECONDS)
 
 

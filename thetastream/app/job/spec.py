@@ -45,6 +45,7 @@ _KINDS = {
     dict: "a table",
     list: "a list",
     int: "an integer",
+    bool: "true or false",
 }
 """The names of types in messages."""
 _PARTS = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
@@ -105,6 +106,8 @@ class Job:
     spark: dict[str, Any] = field(default_factory=dict)
     policy: Policy | None = None
     """The policy that changes the units while the job runs."""
+    is_finished: bool = False
+    """Whether a run reads what is there, decides every row and ends, because no more input comes."""
 
 
 def is_local(path: str) -> bool:
@@ -273,7 +276,7 @@ def check_keys(
             problems.append(QueryError("UNKNOWN_KEY", what))
         elif allowed[key] is object:
             continue
-        elif not isinstance(value, allowed[key]) or isinstance(value, bool):
+        elif not isinstance(value, allowed[key]) or isinstance(value, bool) is not (allowed[key] is bool):
             problems.append(
                 QueryError("BAD_VALUE", f"{key!r} of {where} must be {_KINDS[allowed[key]]}, not {value!r}")
             )
