@@ -24,6 +24,7 @@ from thetastream.results.subscription import subscribe
 from thetastream.runtime.control.policies import TwoPhaseScaling
 from thetastream.spark.end_of_input import finish
 from thetastream.spark.event_time import by_arrival
+from thetastream.spark.fork import fork
 from thetastream.spark.observe.export import export_metrics
 from thetastream.spark.observe.metrics import metrics
 from thetastream.spark.session.configure import configure, local_session
@@ -69,6 +70,7 @@ __all__ = [
     "errors",
     "export_metrics",
     "finish",
+    "fork",
     "from_nanos",
     "insert",
     "join",

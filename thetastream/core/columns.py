@@ -97,6 +97,9 @@ values of a ``ShedReport``."""
 LATEST_TIME = 9
 """The kind of a row that reports the latest event time that a router found. Its header is the time, in
 microseconds since 1970 (``thetastream.engine.clock``)."""
+FORK = 10
+"""The kind of a row that tells a unit from which query it has its stored tuples. Its header is the identity
+of that query, as JSON (``thetastream.spark.fork``)."""
 HIDDEN = "thetastream.hidden"
 """The metadata key of a column of an input that conditions read and results do not have."""
 CHANGE_TYPE = "_change_type"

@@ -26,6 +26,10 @@ CHOSEN = "chosen"
 Choices for two numbers are not compared. Without a number, the choice is the one that runs."""
 
 
+CONDITION = "the condition"
+"""The name of the part that a fork may change. Its meaning is a JSON object."""
+
+
 class Part(NamedTuple):
     """One part of a query: what it means, what the user wrote, and what may change."""
 
@@ -132,6 +136,55 @@ def _compare_choices(name: str, before: Part, now: Part) -> str | None:
     return f"{name} was {old}{how}, it is {new}; give model=th.{old} to continue"
 
 
+def find_fork_obstacles(before: Identity, now: Identity, routes_by_content: bool) -> list[str]:
+    """Say why the stored tuples of a query cannot serve one of another condition; empty if they can.
+
+    Units store tuples with the columns that are computed for the condition, after the filters over one
+    stream. Which of the stored tuples have a partner belongs to the old condition too.
+
+    Parameters
+    ----------
+    before, now : Identity
+        The query that has stored the tuples, and the one that is to join them.
+    routes_by_content : bool
+        Whether the values that the condition compares say which unit stores a tuple.
+
+    Examples
+    --------
+    >>> def query(filters):
+    ...     meaning = {"filters": filters, "computed": [[], []], "equalities": [], "dimensions": []}
+    ...     return {"the condition": Part(json.dumps(meaning), "")}
+    >>> find_fork_obstacles(query([[], []]), query([["a.x>0"], []]), False)
+    ['the filters of stream 1 were none, they are a.x>0: rows that fail a filter are not stored']
+    """
+    others = [{name: one[name] for name in one if name != CONDITION} for one in (before, now)]
+    found = find_changes(*others)
+    if CONDITION not in before or CONDITION not in now:
+        return [*found, "only a join of two streams has one condition that can change"]
+    for name in ("the kind of join", "the order of results"):
+        if name in now:
+            found.append(f"{name} is {now[name].words}, and what units know of stored tuples belongs to it")
+    old, new = (json.loads(one[CONDITION].meaning) for one in (before, now))
+    whys = {
+        "filters": ("the filters", "rows that fail a filter are not stored"),
+        "computed": ("the computed values", "stored tuples have the old ones, and no others"),
+    }
+    for key, (what, why) in whys.items():
+        for number, (was, is_) in enumerate(zip(old[key], new[key], strict=True), 1):
+            if was != is_:
+                texts = (", ".join(map(_write_computed, each)) or "none" for each in (was, is_))
+                found.append("{} of stream {} were {}, they are {}: {}".format(what, number, *texts, why))
+    if routes_by_content and any(old[key] != new[key] for key in ("equalities", "dimensions")):
+        what = "the model routes by the values that the condition compares, and stored tuples lie by the old"
+        found.append(f"{what} ones; the old query must have random routing")
+    return found
+
+
+def _write_computed(value: str | list[str]) -> str:
+    """Write a filter, or a computed value, which is a pair of a column and its text."""
+    return value if isinstance(value, str) else value[-1]
+
+
 def fix_choices(identity: Identity) -> Identity:
     """Return the identity of a running query, whose choices are compared with any others."""
     return {
@@ -163,5 +216,5 @@ def refuse_changes(before: Identity, now: Identity) -> None:
         raise StateError(
             "STATE_OF_ANOTHER_QUERY",
             f"the checkpoint belongs to another query: {'; '.join(changes)}. "
-            "Start with a new checkpointLocation, or undo the change",
+            "Start with a new checkpointLocation, fork this one for another condition, or undo the change",
         )

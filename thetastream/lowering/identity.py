@@ -14,7 +14,7 @@ from thetastream.models.base import Model, keep_fixed
 
 Parts = dict[str, Part]
 """The parts of a query by their names."""
-CONDITION, WINDOW, MODEL = "the condition", "the window", "the model"
+WINDOW, MODEL = "the window", "the model"
 EVENT_TIME, NO_COLUMN = "the event time of ", "no column"
 """Beginning of the names of parts that name the event time of a stream, and their text if it has none."""
 

@@ -14,7 +14,8 @@ m = n        the same input: nothing is to do, because Spark runs an epoch again
 m < n        the checkpoint is older than the store
 m = n + 1    the next epoch
 m > n + 1    the store is older than the checkpoint, unless the epochs between them read no input
-no epoch n   the query is new. m must be 0, and the store must have no results of other queries
+no epoch n   the query is new. m must be 0, and the store must have no results of other queries. m is the
+             epoch after the last one of the old query if the query is a fork
 """
 
 import json
@@ -30,6 +31,8 @@ from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.results.ledger import CommittedEpoch, Ledger
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+FORKED_AT = "thetastream-fork.json"
+"""The file in the checkpoint of a fork that names the last epoch of the query from which it has its state."""
 BACKUP = "Restore checkpoint and store from one backup, or begin with a new checkpoint and a new store"
 
 
@@ -82,6 +85,13 @@ class Writer:
         n_partitions = (one[0].get("conf", {}).get(PARTITIONS) for one in (found, before))
         return found[1] == before[1] and len(set(n_partitions)) == 2
 
+    def read_first_epoch(self) -> int:
+        """Read the number of the first epoch: 0, or that after the last epoch of the old query of a fork."""
+        try:
+            return int(json.loads(self._folder.read(FORKED_AT))["epoch"]) + 1
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+            return 0
+
     @cached_property
     def _folder(self) -> Folder:
         if self.checkpoint is None:
@@ -127,7 +137,7 @@ def is_new(store: str, ledger: Ledger, query: str, this: CommittedEpoch, writer:
     last = ledger.queries.get(query)
     if last is None:
         refuse_second(store, ledger, query, writer)
-        last = CommittedEpoch(-1)
+        last = CommittedEpoch(writer.read_first_epoch() - 1)
     if this.epoch < last.epoch:
         what = f"{store} has the results of epochs up to {last.epoch}, and the query runs epoch {this.epoch}"
         why = f"{_compare(last, this)}, so the epoch may have other rows now"
@@ -140,7 +150,7 @@ def is_new(store: str, ledger: Ledger, query: str, this: CommittedEpoch, writer:
     between = range(last.epoch + 1, this.epoch)
     missing = next((epoch for epoch in between if not writer.reads_no_input(epoch)), None)
     if missing is not None:
-        has = f"epochs up to {last.epoch}" if last.epoch >= 0 else "no epoch"
+        has = f"epochs up to {last.epoch}" if query in ledger.queries else "no epoch"
         what = f"{store} has the results of {has} of the query, and the query runs epoch {this.epoch}"
         why = f"the results of epoch {missing} would be missing for ever, because the store is older than "
         why += f"the checkpoint {this.checkpoint or ''}".rstrip()

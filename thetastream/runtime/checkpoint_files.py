@@ -85,12 +85,12 @@ def _correct(folder: Folder, root: str, operator: str, file: str) -> bool:
         return False
     for store, paths in zip(metadata["stateStoreInfo"], after, strict=True):
         store["stateSchemaFilePaths"] = paths
-    _remove_checksum(folder, name)
+    remove_checksum(folder, name)
     folder.write(name, f"{version}\n{json.dumps(metadata, separators=(',', ':'))}".encode())
     return True
 
 
-def _remove_checksum(folder: Folder, name: str) -> None:
+def remove_checksum(folder: Folder, name: str) -> None:
     """Remove the file in which Hadoop keeps the checksum of a local file. Hadoop then does not check it."""
     head, _, tail = name.rpartition("/")
     checksum = f"{head}/.{tail}.crc"

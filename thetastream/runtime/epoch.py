@@ -119,14 +119,14 @@ class UnitEpoch:
         query = self._identify(running)
         # 1. Read the state that the previous epoch committed, and the rows of this epoch.
         found = value.get() if value.exists() else None
-        before = decode(None if found is None else found[0], query, spec.state_type)
+        inbox = Inbox()
+        told = take_in(inbox, list_rows(rows or iter(())))
+        before = decode(None if found is None else found[0], query, spec.state_type, told.forked_from)
         clock = self._read_clock(task, spec, timers, before.heard, has_rows=rows is not None)
         if before.heard.epoch == clock.epoch:
             if rows is None:
                 return  # The unit has already run for the rows of this epoch.
             raise StateError("EPOCH_REPEATED", f"epoch {clock.epoch} brings rows to unit {key} a second time")
-        inbox = Inbox()
-        told = take_in(inbox, list_rows(rows or iter(())))
         check_messages(before, clock.epoch, slot, told.announced, self.run_context.mailbox)
         event = None if told.notice is None else told.notice.event
         # 2. Run the engine.

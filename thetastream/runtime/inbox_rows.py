@@ -16,6 +16,7 @@ from thetastream.core.columns import (
     ANNOUNCEMENT,
     BLOCK,
     EMPTY,
+    FORK,
     HEADER,
     KIND,
     LATEST_TIME,
@@ -26,6 +27,7 @@ from thetastream.core.columns import (
     STREAM,
     UNIT,
 )
+from thetastream.core.identity import Identity, decode_identity
 from thetastream.engine.inbox import Inbox, Message, ShedReport
 from thetastream.runtime.control.notices import Notice
 from thetastream.runtime.mailbox.announcement import Announcement
@@ -44,6 +46,8 @@ class ControlRows(NamedTuple):
     """What the mailbox announces."""
     notice: Notice | None = None
     """The change of the control plan that is about this unit."""
+    forked_from: Identity | None = None
+    """The query that has stored the tuples of this one; None if this query has stored them."""
     latest_us: Mapping[int, int] = MappingProxyType({})
     """The latest event time that routers report for each stream, in microseconds."""
 
@@ -60,6 +64,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
     """
     announced: Announcement | None = None
     notice: Notice | None = None
+    forked_from: Identity | None = None
     latest_us: dict[int, int] = {}
     messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
     for kind, stream, origin, header, block in found:
@@ -75,6 +80,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
             latest_us[int(stream)] = max(int(header), latest_us.get(int(stream), int(header)))
         elif kind == NOTICE:
             notice = Notice.read(header)
+        elif kind == FORK:
+            forked_from = decode_identity(json.loads(header))
         elif kind == MESSAGE:
             messages.append((int(origin), header, unpack(block) if size else None, size))
         else:
@@ -82,7 +89,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
     # The upper half of the origin is the number of the sender, the lower half numbers its messages.
     for origin, header, carried, size in sorted(messages, key=lambda message: message[0]):
         inbox.deliver(Message(header, carried, sender=origin >> 32), size)
-    return ControlRows(announced, notice, latest_us)
+    return ControlRows(announced, notice, forked_from, latest_us)
 
 
 def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:

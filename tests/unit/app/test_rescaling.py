@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 
 import thetastream as th
 from tests.support.checkpoints import write_checkpoint
-from thetastream.app.job import rescaling
 from thetastream.app.job.rescaling import Rescaling, rescale
 from thetastream.core.identity import CHOSEN, Part
+from thetastream.runtime.observe import running
 from thetastream.runtime.observe.running import RunningMarks
 from thetastream.spark.sources.identity import IdentityReader
 
@@ -81,7 +81,7 @@ def test_an_interrupted_call_is_completed_with_its_number(tmp_path: Path) -> Non
 
 
 def test_a_query_that_runs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rescaling, "RELEASE_S", 0.0)
+    monkeypatch.setattr(running, "RELEASE_S", 0.0)
     checkpoint = write_checkpoint(tmp_path / "c", 4, 4)
     (checkpoint / "metadata").write_text(json.dumps({"id": f"query-{tmp_path.name}"}))
     marks = RunningMarks()

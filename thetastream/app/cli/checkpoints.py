@@ -1,4 +1,4 @@
-"""The commands that inspect, clean, move and rescale checkpoints. Only ``rescale`` starts Spark."""
+"""The commands that inspect, clean, move, fork and rescale checkpoints. Only ``rescale`` starts Spark."""
 
 import argparse
 import json
@@ -15,6 +15,7 @@ from thetastream.app.job.checkpoint import describe_checkpoint, encode_checkpoin
 from thetastream.app.job.cleaning import clean
 from thetastream.app.job.rescaling import rescale
 from thetastream.runtime.checkpoint_files import update_paths
+from thetastream.spark.fork import fork
 
 
 def add_commands(add: AddCommand) -> None:
@@ -63,6 +64,18 @@ def add_commands(add: AddCommand) -> None:
         epilog="example:\n  mv checkpoint elsewhere\n  thetastream update-paths elsewhere/checkpoint",
     )
     add_checkpoint(parser)
+
+    parser = add(
+        "fork",
+        fork_checkpoint,
+        "make a checkpoint for a query with another condition, which begins with the stored tuples",
+        description="Copy the checkpoint of a stopped query for one with another condition. The new query "
+        "begins with the stored tuples of the old one, after its last epoch. Give it a sink of its own. It "
+        "ends with FORK if the stored tuples lack what its condition needs.",
+        epilog="example:\n  thetastream fork checkpoint checkpoint-2\n  thetastream run job-2.toml",
+    )
+    add_checkpoint(parser)
+    parser.add_argument("target", metavar="TARGET", help="the checkpoint of the new query, an empty folder")
 
     parser = add(
         "rescale",
@@ -129,6 +142,15 @@ def correct_paths(arguments: argparse.Namespace) -> int:
     with lock(arguments.checkpoint):
         n_corrected = update_paths(arguments.checkpoint)
     print(f"{n_corrected} {'file' if n_corrected == 1 else 'files'} corrected")
+    return 0
+
+
+def fork_checkpoint(arguments: argparse.Namespace) -> int:
+    """Make the checkpoint of a fork, and print the epoch after which it begins."""
+    read_checkpoint(arguments.checkpoint)  # raises NO_CHECKPOINT
+    with lock(arguments.checkpoint):
+        epoch = fork(arguments.checkpoint, arguments.target)
+    print(f"{arguments.target} continues after epoch {epoch} of {arguments.checkpoint}")
     return 0
 
 

@@ -7,7 +7,6 @@ input. Units, their grouping keys, mailboxes and control folders do not depend o
 they stay as they are.
 """
 
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,14 +18,11 @@ from thetastream.core.errors import QueryError, SessionError, StateError, Thetas
 from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import CHOSEN
 from thetastream.joins.ask.refusals import read_first_line
-from thetastream.runtime.observe.running import is_marked
+from thetastream.runtime.observe.running import is_running
 from thetastream.spark.sinks.file_sink_log import complete_log
 
 MANAGER = "_streamingCheckpointManager"
 """The attribute of a session that rewrites state. Classic sessions of PySpark 4.2 and later have it."""
-
-RELEASE_S = 5.0
-"""The program of a query removes its mark within this time after the end of the query, in seconds."""
 
 
 class Rescaling(NamedTuple):
@@ -90,7 +86,7 @@ def rescale(
     path = str(checkpoint)
     found = read_checkpoint(path)
     where = hide_secrets(found.path)
-    if _is_running(found.query):
+    if is_running(found.query):
         what = f"{where} belongs to query {found.query}, which runs on this machine"
         raise ThetastreamError("CHECKPOINT_IN_USE", f"{what}; stop it first")
     with lock(path):
@@ -105,19 +101,6 @@ def rescale(
             complete_log(spark, str(file_sink), read_checkpoint(path).committed)
     words = (part.words for join in found.joins for part in join.identity.values() if part.rule == CHOSEN)
     return Rescaling(before, partitions, tuple(words))
-
-
-def _is_running(query: str) -> bool:
-    """Whether a query runs on this machine.
-
-    A query that has ended may still have its mark for a moment, so this function waits before it says yes.
-    """
-    until_s = time.monotonic() + RELEASE_S
-    while is_marked(query):
-        if time.monotonic() >= until_s:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def _find_partitions(found: Checkpoint, wanted: int) -> int:

@@ -4,12 +4,11 @@ import json
 from typing import Any
 
 from thetastream.conditions.phrases import canonicalize
-from thetastream.core.identity import Part
+from thetastream.core.identity import CONDITION, Part
 from thetastream.core.spans import spell
 from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.families.hops.graph import LoweredGraph
 from thetastream.lowering.identity import (
-    CONDITION,
     MODEL,
     WINDOW,
     Parts,

@@ -8,10 +8,9 @@ not parts, because they do not change which tuples are stored.
 import json
 
 from thetastream.conditions.phrases import canonicalize
-from thetastream.core.identity import EQUAL, NARROWER, Part
+from thetastream.core.identity import CONDITION, EQUAL, NARROWER, Part
 from thetastream.engine.order import Order
 from thetastream.lowering.identity import (
-    CONDITION,
     MODEL,
     WINDOW,
     Parts,

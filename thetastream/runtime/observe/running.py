@@ -10,11 +10,15 @@ import contextlib
 import fcntl
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import IO
 
 from thetastream.core.errors import SessionError
 from thetastream.core.folder import make_private
+
+RELEASE_S = 5.0
+"""The program of a query removes its mark within this time after the end of the query, in seconds."""
 
 
 def choose_marks_folder() -> Path:
@@ -54,4 +58,17 @@ def is_marked(query: str) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return True
+    return False
+
+
+def is_running(query: str) -> bool:
+    """Whether a query runs on this machine.
+
+    A query that has ended may still have its mark for a moment, so this function waits before it says yes.
+    """
+    until_s = time.monotonic() + RELEASE_S
+    while is_marked(query):
+        if time.monotonic() >= until_s:
+            return True
+        time.sleep(0.1)
     return False

@@ -58,7 +58,9 @@ class Manifest(NamedTuple):
         return json.dumps({"format": FORMAT, "query": encode_identity(query), **parts})
 
 
-def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest:
+def decode(
+    text: str | None, query: Identity, state_type: type[Any], forked_from: Identity | None = None
+) -> Manifest:
     """Read the manifest of a unit.
 
     Parameters
@@ -69,6 +71,8 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
         The identity of the query that runs now.
     state_type : type
         The type of the engine's state (``EngineSpec.state_type``).
+    forked_from : Identity, optional
+        The query that wrote the manifest, if the query that runs now begins with its tuples.
 
     Raises
     ------
@@ -81,11 +85,9 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
         stored = json.loads(text)
         version = stored["format"]
         if version == FORMAT:
-            before = decode_identity(stored["query"])
+            before, now = decode_identity(stored["query"]), forked_from or query
             # The state of another query may be of another type.
-            state = (
-                state_type() if find_changes(before, query) else records.decode(state_type, stored["state"])
-            )
+            state = state_type() if find_changes(before, now) else records.decode(state_type, stored["state"])
             heard = records.decode(LastEpoch, stored["heard"])
             member = Member(*stored.get("member", ()))
             manifest = Manifest(heard, stored["mailbox"], state, member, stored.get("has_sent", False))
@@ -96,5 +98,5 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
             "STATE_FORMAT",
             f"state format must be {FORMAT}; the checkpoint has {version}, written by another version",
         )
-    refuse_changes(before, query)
+    refuse_changes(before, now)
     return manifest

@@ -195,7 +195,7 @@ def _read_source(
     if rules is None:
         if spec.has_messages:
             return read_mailbox(spark, mailbox, query, list_announced(fitted))
-        return read_identity(spark, query)
+        return read_identity(spark, query, list_announced(fitted), spec.router.places is not None)
     settings = {"root": mailbox, "join": digest(query), "rules": encode(rules)}
     first = encode_plan(ControlPlan.begin(spec.router.model))
     partitions = None if fitted.choice is None else fitted.choice.partitions

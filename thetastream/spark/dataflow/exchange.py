@@ -63,12 +63,12 @@ def build_exchange(
 
 
 def list_announced(fitted: FittedSpec) -> tuple[int, ...]:
-    """List the grouping keys of the units to which the mailbox announces itself.
+    """List the grouping keys of the units to which a source announces itself.
 
     If the planner has chosen the number of units, a restarted query may have more of them than this plan. The
     keys of fewer units are the first keys of more units.
     """
-    if fitted.choice is None or not fitted.planned.has_messages:
+    if fitted.choice is None:
         return find_unit_keys(fitted.planned.n_units)
     return find_unit_keys(max(fitted.planned.n_units, MOST_CHOSEN))
 

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.core.errors import QueryError
-from thetastream.core.identity import Identity
+from thetastream.core.identity import CONDITION, Identity
 from thetastream.engine.counters import Counters
-from thetastream.lowering.identity import CONDITION, MODEL, WINDOW
+from thetastream.lowering.identity import MODEL, WINDOW
 from thetastream.runtime.control.newest_offset import read_offsets
 from thetastream.runtime.control.plan import encode_model
 from thetastream.runtime.emit import COUNTERS

@@ -7,6 +7,10 @@ is such a source too, so a query whose units send messages needs no second one. 
 version wrote the state, and in which format. Therefore a state of another format is refused at the same
 moment.
 
+A checkpoint that ``th.fork`` has made begins with the offset of the query whose tuples it has, and the field
+``fork``. In the first epoch of the query that starts on it, the source tells each unit whose tuples these
+are, if they can serve the condition of this query.
+
 Spark runs the source in a Python process of its own. The modules are pickled by value, so that the process
 does not load this package. Units compare identities again, because Spark does not ask the source before it
 repeats an epoch that a crash has interrupted.
@@ -28,23 +32,30 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from thetastream.core import identity
+from thetastream.core.columns import FORK
 from thetastream.core.identity import (
     Identity,
     adopt_choices,
     decode_identity,
     encode_identity,
     find_changes,
+    find_fork_obstacles,
     refuse_changes,
 )
+from thetastream.runtime.mailbox.files import ADDRESS, SENT
 from thetastream.runtime.state.manifest import FORMAT as STATE_FORMAT
 from thetastream.spark.sources import register_source
 
 FORMAT = "thetastream_query"
 SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block binary"
 """The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
+_ROWS = pa.schema([*ADDRESS, *SENT])
 
 WRITER = {"thetastream": version("thetastream"), "state": STATE_FORMAT}
 """The version that writes the state, and the format of the state, as an offset holds them."""
+
+FORKED, IS_BEGUN = "fork", "is_begun"
+"""The field of an offset of a fork, and its field that says whether the query of the fork has begun."""
 
 LONGEST = 4096
 """The longest text of an identity that is not compressed. Spark repeats offsets in each progress report."""
@@ -83,6 +94,34 @@ def continue_query(offset: dict[str, Any], query: Identity) -> dict[str, Any]:
     return {**offset, "query": write_identity(adopt_choices(before, query)), "writer": WRITER}
 
 
+def begin_fork(offset: dict[str, Any], query: Identity, routes_by_content: bool) -> dict[str, Any]:
+    """Return the first offset of the query that begins with the tuples of another one.
+
+    Raises
+    ------
+    StateError
+        STATE_FORMAT, FORK.
+    """
+    before, writer = read_written(offset["query"]), offset.get("writer", WRITER)["state"]
+    obstacles = find_fork_obstacles(before, query, routes_by_content)
+    if writer != STATE_FORMAT or obstacles:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        refuse_format(writer)
+        from thetastream.core.errors import StateError
+
+        what = "the stored tuples of the old query cannot serve this one"
+        hint = "Start with a new checkpointLocation, and replay the input of the last window"
+        raise StateError("FORK", f"{what}: {'; '.join(obstacles)}. {hint}")
+    forked = {**offset[FORKED], IS_BEGUN: True}
+    kept = write_identity(adopt_choices(before, query))
+    return {**offset, "query": kept, "writer": WRITER, FORKED: forked}
+
+
+def is_waiting(offset: dict[str, Any]) -> bool:
+    """Whether an offset is that of a fork whose query has not begun."""
+    return FORKED in offset and not offset[FORKED][IS_BEGUN]
+
+
 def refuse_format(found: int) -> None:
     """Refuse a state of another format."""
     if found != STATE_FORMAT:
@@ -109,7 +148,7 @@ def refuse_scaled(offset: dict[str, Any]) -> None:
 
 
 class IdentitySource(DataSource):
-    """Spark's data source ``thetastream_query``, which has the option ``query``."""
+    """Spark's data source ``thetastream_query``: options ``query``, ``keys``, ``routes_by_content``."""
 
     @classmethod
     def name(cls) -> str:
@@ -119,14 +158,28 @@ class IdentitySource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: Any) -> "IdentityReader":
-        return IdentityReader(decode_identity(json.loads(self.options["query"])))
+        query, keys, routes_by_content = (
+            json.loads(self.options[name]) for name in ("query", "keys", "routes_by_content")
+        )
+        return IdentityReader(decode_identity(query), keys, routes_by_content)
 
 
 class IdentityReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of one run of a query; an offset is ``{"query": identity, "writer": WRITER}``."""
+    """The reader of one run of a query; an offset is ``{"query": identity, "writer": WRITER}``.
 
-    def __init__(self, query: Identity) -> None:
+    Parameters
+    ----------
+    query : Identity
+    keys : sequence of int
+        The grouping keys of the units.
+    routes_by_content : bool
+        Whether the values that the condition compares say which unit stores a tuple.
+    """
+
+    def __init__(self, query: Identity, keys: Sequence[int] = (), routes_by_content: bool = False) -> None:
         self._query = query
+        self._keys = keys
+        self._routes_by_content = routes_by_content
 
     def initialOffset(self) -> dict[str, Any]:
         return {"query": write_identity(self._query), "writer": WRITER}
@@ -136,21 +189,33 @@ class IdentityReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         refuse_scaled(start)
+        if is_waiting(start):
+            return begin_fork(start, self._query, self._routes_by_content)
         return continue_query(start, self._query)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         refuse_scaled(end)
         continue_query(end, self._query)
-        return []
+        return [InputPartition(start["query"])] if is_waiting(start) else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return iter(())
+        """Tell each unit whose tuples it has."""
+        before = json.dumps(encode_identity(read_written(partition.value)))
+        columns = [self._keys, *([value] * len(self._keys) for value in (FORK, 0, 0, before, b""))]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, _ROWS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_ROWS)
 
 
-def read_identity(spark: SparkSession, query: Identity) -> DataFrame:
+def read_identity(
+    spark: SparkSession, query: Identity, keys: Sequence[int], routes_by_content: bool
+) -> DataFrame:
     """Make the stream without rows that keeps the identity of ``query`` in the checkpoint."""
     register_source(spark, IdentitySource)
-    return spark.readStream.format(FORMAT).option("query", json.dumps(encode_identity(query))).load()
+    options = {"query": encode_identity(query), "keys": list(keys), "routes_by_content": routes_by_content}
+    reader = spark.readStream.format(FORMAT)
+    for name, value in options.items():
+        reader = reader.option(name, json.dumps(value))
+    return reader.load()
 
 
 for module in (identity, sys.modules[__name__]):
