@@ -168,6 +168,7 @@ def test_deviations_do_not_depend_on_the_number_of_units(spark, tables):
     assert found[0] == pytest.approx([exact[0]] * 2, rel=0.02)
 
 
+@pytest.mark.slow
 def test_distinct_values_are_counted_by_sketches(spark, tables):
     numbers = {
         name: spark.range(1500).selectExpr("id", "id % 700 AS v", "timestamp_seconds(id) AS ts")

@@ -59,6 +59,7 @@ BEYOND = "a.k = b.k AND b.ts > a.ts + INTERVAL 4 SECONDS"
 """It contradicts the window of 3 seconds."""
 
 
+@pytest.mark.slow
 def test_an_empty_window_decides_at_once(spark: SparkSession, tmp_path: Path) -> None:
     cases: list[tuple[str, How]] = [(EMPTY, "left"), (BEYOND, "right"), (EMPTY, "anti"), (BEYOND, NEAREST)]
     rows = make_rows(spark, "2024-03-10 00:00:00", "2024-03-10 00:00:05")

@@ -139,6 +139,7 @@ def test_each_epoch_joins_with_the_newest_version_of_an_overwritten_folder(
     assert all(one["age_s"] >= 0 and one["refused"] is None for one in measured)
 
 
+@pytest.mark.slow
 def test_an_unchanged_table_is_not_staged_again(
     spark: SparkSession, stream: Stream, ranges: Ranges, tmp_path: Path
 ) -> None:

@@ -87,7 +87,7 @@ def test_kinds_of_joins(spark: SparkSession, how: str) -> None:
     assert Counter(map(tuple, ours.collect())) == Counter(map(tuple, theirs.collect()))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_streams(spark: SparkSession, tmp_path: Path, model: Any) -> None:
     conditions = CONDITIONS[2:7:2]
@@ -105,6 +105,7 @@ def test_streams(spark: SparkSession, tmp_path: Path, model: Any) -> None:
     assert split(found.rows, len(joins)) == truths(a, b, conditions)
 
 
+@pytest.mark.slow
 def test_three_streams(spark: SparkSession) -> None:
     a, b = frames(spark)
     on = "a.l <=> b.l AND b.s <=> c.s AND a.c = c.c"

@@ -95,6 +95,7 @@ def test_bounds_in_a_zone_with_daylight_saving_time(zone: None, streams: dict[st
     assert {on: read_window(plan(streams, on)) for on in LOCAL} == LOCAL
 
 
+@pytest.mark.slow
 def test_no_pair_is_outside_its_bounds(
     spark: SparkSession, zone: None, streams: dict[str, DataFrame]
 ) -> None:
@@ -187,6 +188,7 @@ def test_windows_are_those_of_spark(spark: SparkSession, zone: None) -> None:
     )
 
 
+@pytest.mark.slow
 def test_tumbling_windows_are_keys(
     spark: SparkSession, streams: dict[str, DataFrame], tmp_path: Path
 ) -> None:

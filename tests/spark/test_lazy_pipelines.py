@@ -135,10 +135,11 @@ def make_steady(n_parts, size, lag=0):
 @pytest.mark.parametrize(
     "tree",
     [
-        pytest.param((("a", "b"), "c"), marks=pytest.mark.slow),
+        (("a", "b"), "c"),
         pytest.param(((("a", "b"), "c"), "d"), marks=pytest.mark.slow),
         pytest.param((("a", "b"), ("c", "d")), marks=pytest.mark.slow),
-        (("d", "c"), ("b", "a")),  # the right input of the last join does not bound the watermark
+        # The right input of the last join does not bound the watermark.
+        pytest.param((("d", "c"), ("b", "a")), marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -173,6 +173,7 @@ def test_a_table_of_no_rows_and_a_table_in_a_statement(
     assert rows == Counter(map(tuple, wanted.select("id", "n").collect()))
 
 
+@pytest.mark.slow
 def test_rows_of_joins_are_looked_up_too(frame: DataFrame, table: DataFrame, tmp_path: Path) -> None:
     s = replay(frame, [range(25), range(25, N)], tmp_path).withWatermark("ts", "10 minutes")
     on = "a.x >= t.low AND a.x < t.high AND a.f <= u.f AND t.n < u.n AND a.id > 5 AND v.n = 3"

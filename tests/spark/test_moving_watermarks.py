@@ -59,6 +59,7 @@ def test_explain_says_why_units_know_no_watermark_before_1970(frame: DataFrame, 
     assert "Before 1970" not in th.plan({"a": s.union(s), "b": s}, **given | {"how": "inner"}).explain()
 
 
+@pytest.mark.slow
 def test_rows_that_never_reach_the_join_are_in_the_metrics(frame: DataFrame, tmp_path: Path) -> None:
     """The filter reads the event time, so a heartbeat moves the watermark, and then tuple 4 is late."""
     s = replay(frame, EPOCHS, tmp_path).withWatermark("ts", "0 seconds")

@@ -53,6 +53,7 @@ def make_frames(spark: SparkSession) -> dict[str, DataFrame]:
     }
 
 
+@pytest.mark.slow
 def test_names_that_differ_by_case_are_two(spark: SparkSession) -> None:
     with configured(spark, {"spark.sql.caseSensitive": "true"}):
         frames = make_frames(spark)

@@ -242,6 +242,7 @@ def test_copies_of_checkpoints_and_stores_that_do_not_fit_are_refused(
     assert th.ParquetStore(path).verify().is_intact
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("only_epochs_with_rows")
 def test_the_epoch_that_only_rescales_the_state_is_not_missed(spark: SparkSession, tmp_path: Path) -> None:
     source, store = Source(spark, tmp_path), th.ParquetStore(str(tmp_path / "store"))

@@ -58,6 +58,7 @@ def test_the_rows_of_sparks_batch_answers(
     assert 0 < len(rows) < views["a"].count()
 
 
+@pytest.mark.slow
 def test_subqueries_without_a_window(spark: SparkSession, views: dict[str, DataFrame]) -> None:
     for statement in (
         "SELECT id FROM a WHERE x NOT IN (SELECT x FROM b WHERE y > 9.5)",

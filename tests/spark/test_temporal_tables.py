@@ -119,6 +119,7 @@ def test_the_row_of_a_key_is_chosen_before_the_condition_is_checked(
     assert Counter(map(tuple, answers.collect())) == expected
 
 
+@pytest.mark.slow
 def test_sql_names_the_time_at_which_a_row_is_valid(spark: SparkSession, sales: DataFrame, run: Any) -> None:
     inputs = {"sales": sales, "rates": make_table(spark)}
     at_time = (
@@ -156,6 +157,7 @@ def test_several_tables_in_a_row_are_valid_at_the_event_time(
     assert run(th.sql(spark, text, inputs)) == expected
 
 
+@pytest.mark.slow
 def test_beside_joined_streams_it_is_the_latest_event_time(
     spark: SparkSession, sales: DataFrame, run: Any
 ) -> None:

@@ -83,6 +83,7 @@ def test_arrow_batches_of_wide_rows_are_small(spark: SparkSession) -> None:
     assert wide_rows.fill_up(narrow, "a row") is narrow
 
 
+@pytest.mark.slow
 def test_predicates_behind_spark_joins_and_stores_get_small_batches(
     spark: SparkSession, tmp_path: Path
 ) -> None:
