@@ -20,6 +20,8 @@ A *block* is an Arrow record batch of tuples. Its columns are
     decided          side of a decided tuple on this way; NULL for a pair
     left_number, right_number
                      number of the preserved tuple in such a row; NULL if the tuple can have no partner
+    left_sign, right_sign
+                     sign of the tuple of each stream in such a row; only for changes
     key              key by which such a pair, or a pair of nearest partners, is ranked
     born             place of a stored tuple in the global order; in a partial result, the place of its origin
     earliest, latest interval of event times in which the partners of a partial result lie
@@ -55,6 +57,7 @@ UPSERT_KEY, UPSERT_ORDER, UPSERT_GONE = "k0", "q", "gone"
 SENDER = "sender"
 DECIDED = "decided"
 NUMBERS = "left_number", "right_number"
+SIGNS = "left_sign", "right_sign"
 KEY = "key"
 BORN, OLDEST = "born", "oldest"
 EARLIEST, LATEST = "earliest", "latest"

@@ -8,7 +8,7 @@ partners. From then on the tuple is *decided*.
 ``MeasuredRanking`` ranks them by a measure, for example the similarity of two vectors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
@@ -120,6 +120,8 @@ class How:
     """Whether a preserved tuple without partners is a result."""
     nearest: Nearest | None = None
     """Which partners of a left tuple are results; None if all are."""
+    loses_partners: bool = False
+    """Whether this is a semi join whose partners may be deleted. A tuple is a result when it is decided."""
 
     @property
     def partners(self) -> tuple[Side, ...]:
@@ -133,7 +135,16 @@ class How:
     @property
     def waits(self) -> bool:
         """Whether some answers wait until their tuple is decided."""
-        return self.has_unmatched or self.nearest is not None
+        return self.has_unmatched or self.nearest is not None or self.loses_partners
+
+    def over_changes(self, changing: Collection[Side]) -> "How":
+        """Return the kind of join if rows of these streams may be deleted.
+
+        >>> HOWS["semi"].waits, HOWS["semi"].over_changes([Side.RIGHT]).waits
+        (False, True)
+        """
+        is_semi = bool(self.preserved) and not (self.has_pairs or self.has_unmatched)
+        return replace(self, loses_partners=is_semi and any(side in changing for side in self.partners))
 
     @property
     def is_timed_by_decision(self) -> bool:

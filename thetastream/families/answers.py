@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from thetastream.conditions.names import find_columns
 from thetastream.conditions.tokens import parse
-from thetastream.core.columns import DECIDED, PRESENT
+from thetastream.core.columns import DECIDED, PRESENT, SIGN
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.how import How, PairRanking
 from thetastream.core.sides import Side
@@ -22,7 +22,7 @@ from thetastream.families.pairs.plan import TwoStreamPlan, plan_two_streams
 from thetastream.families.request import JoinRequest, Refusal
 from thetastream.families.windows import find_window_problems
 from thetastream.lowering.domains import quote
-from thetastream.lowering.lower import Lowered
+from thetastream.lowering.lower import Lowered, write_change_type
 from thetastream.lowering.payload import exchange_payload
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
 from thetastream.lowering.query import Query, Resolver
@@ -108,17 +108,21 @@ class _AnsweringUnits:
 def describe_answers(sides: Sequence[SidePlan], how: How) -> Output:
     """Describe the output of an outer, semi or anti join: one struct column per stream that is shown.
 
-    The struct of a padded stream is NULL in rows without a tuple of this stream.
+    The struct of a padded stream is NULL in rows without a tuple of this stream. The type of the change is
+    last, if a stream has deletes.
     """
     shown, flags = [sides[side] for side in how.shown], dict(zip(how.padded, PRESENT, strict=False))
     columns = [column for side in shown for column in list_block_columns(side)]
     columns += [f"{flag} boolean" for flag in flags.values()]
+    has_deletes = any(side.has_deletes for side in sides)
+    columns += [f"{SIGN} tinyint"] * has_deletes
     structs = []
     for side in how.shown:
         struct = restore_struct(sides[side])
         if side in flags:
             struct = f"CASE WHEN {flags[side]} THEN {struct} END"
         structs.append(f"{struct} AS {quote(sides[side].alias)}")
+    structs += [write_change_type()] * has_deletes
     return Output(tuple(columns), tuple(structs))
 
 

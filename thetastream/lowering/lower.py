@@ -189,11 +189,11 @@ def _plan_side(
     filters = list(dict.fromkeys(filters))
     computed = [(column, text) for text, column in keys.computed.items()]
     computed += [] if ranked is None else [(RANKED, ranked)]
-    computed += [] if stream.change_type is None else [(SIGN, write_sign(stream.alias, stream.change_type))]
     if filters and (query.counts or side in query.how.preserved):
         # The unit needs the tuples that fail a filter too. In a count window, they count as well.
         # In a preserved stream, they are answered without a partner.
         computed, filters = guard_computed(filters, computed), []
+    computed += [] if stream.change_type is None else [(SIGN, write_sign(stream.alias, stream.change_type))]
     # Otherwise preserved tuples would wait for tuples of this stream that pass the filters.
     moves_watermark = query.how.waits and stream.is_streaming
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried, moves_watermark)

@@ -10,8 +10,11 @@ from tests.support.requests import make_request
 from thetastream.conditions import Predicate
 from thetastream.core.columns import CHANGE_TYPE, SIGN, ChangeType
 from thetastream.core.errors import QueryError
+from thetastream.core.how import find_nearest
 from thetastream.core.identity import find_changes
 from thetastream.core.shed import Shed
+from thetastream.core.sides import Side
+from thetastream.families.answers import ANSWERS
 from thetastream.families.changes import find_changes_problems
 from thetastream.families.options import JoinOptions, StatementOptions, TaskOptions
 from thetastream.families.pairs.plan import PAIRS
@@ -29,7 +32,8 @@ def make_changes(on: str = ON, changing: str = "a", **changed: Any) -> JoinReque
         replace(stream, change_type=CHANGE_TYPE if stream.alias in changing else None)
         for stream in request.streams
     )
-    return replace(request, streams=streams)
+    sides = [side for side in Side if request.streams[side].alias in changing]
+    return replace(request, streams=streams, how=request.how.over_changes(sides))
 
 
 PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",))))
@@ -41,8 +45,7 @@ PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",)))
         ("CHANGES_AGGREGATE", {}, StatementOptions),
         ("TASKS", {}, TaskOptions),
         ("STREAM_COUNT", {"aliases": "abc"}, JoinOptions),
-        ("HOW", {"how": "left"}, JoinOptions),
-        ("HOW", {"how": "anti"}, JoinOptions),
+        ("HOW", {"how": find_nearest(th.Nearest(1, by="a.x - b.x"))}, JoinOptions),
         ("COUNT_WINDOW", {"within": th.Rows(5)}, JoinOptions),
         ("ORDER", {"options": {"order": "strict"}}, JoinOptions),
         ("SHED", {"run": RunContext(shed=Shed("100 B", "200 B"))}, JoinOptions),
@@ -111,3 +114,36 @@ def test_the_planner_chooses_a_model_that_forgets_deleted_tuples() -> None:
         model = PAIRS.plan(make_changes(within_us=None, partitions=partitions)).model
         assert not model.sees_all
     assert any(kind(2).sees_all for kind in (REGISTRY["split"],))
+
+
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+@pytest.mark.parametrize("residual", ["", " AND hash(a.x, b.x) > 0"], ids=["units", "residual"])
+def test_units_that_answer_each_tuple_get_the_sign_and_emit_it(how: str, residual: str) -> None:
+    request = make_changes(f"{ON} AND a.x > 3 AND b.x > 3{residual}", "ab", how=how)
+    assert not list(find_changes_problems(request, JoinOptions))
+    planned = ANSWERS.plan(request)
+    flow = planned.flow()
+    for side in flow.sides:
+        computed = dict(side.computed)
+        # A tuple that fails a filter keeps its sign: its delete is an answer too.
+        assert computed[SIGN].startswith("CAST(CASE")
+    assert flow.stages[-1].output.columns[-1] == "w tinyint"
+    assert flow.stages[-1].output.restored[-1].endswith("AS `_change_type`")
+    assert planned.facts.has_deletes
+    if residual:
+        assert "`left_sign` tinyint" in flow.stages[0].output.columns
+
+
+def test_a_semi_join_whose_partners_may_be_deleted_waits_until_a_tuple_is_decided() -> None:
+    for changing, waits in (("a", False), ("b", True)):
+        request = make_changes(ON, changing, how="semi")
+        request = replace(
+            request, how=request.how.over_changes([Side.LEFT if changing == "a" else Side.RIGHT])
+        )
+        assert (ANSWERS.plan(request).flow().waits_by is not None) is waits
+        endless = replace(request, within=None, within_us=None)
+        if waits:
+            with pytest.raises(QueryError, match="UNDECIDED"):
+                ANSWERS.plan(endless)
+        else:
+            ANSWERS.plan(endless)

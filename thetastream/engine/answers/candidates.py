@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from pyarrow.types import is_floating, is_nested
 
 from thetastream.core.blocks import Matches
-from thetastream.core.columns import DECIDED, KEY, NUMBERS, SENDER, TUPLE
+from thetastream.core.columns import DECIDED, KEY, NUMBERS, SENDER, SIGN, SIGNS, TUPLE
 from thetastream.core.how import How, PairRanking
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.answers.open_tuples import Mask
-from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
+from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, read_sign_column
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.matching import match
@@ -46,6 +46,8 @@ class CandidateColumns:
     """The columns of left and of right tuples."""
     ranking: PairRanking | None = None
     """How the partners of a tuple are ranked, if only the nearest are results."""
+    signed: tuple[bool, bool] = (False, False)
+    """Whether left and right tuples may be deleted."""
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -54,11 +56,12 @@ class CandidateColumns:
         ``sender`` is the slot of the unit. ``decided`` is the side of a decided tuple, and NULL for a pair.
         There is a number for each preserved stream. It is NULL if the row has no tuple of this stream, and
         for a tuple that has no candidate pair at all. It is negative if another unit answers the tuple.
-        ``key`` ranks pairs.
+        ``key`` ranks pairs. If a stream has deletes, there is the sign of each tuple of the row.
         """
         numbers = {NUMBERS[side]: pa.int64() for side in self.how.preserved}
         key = {} if self.ranking is None else {KEY: pa.int64()}
-        return {SENDER: pa.int32(), DECIDED: pa.int8(), **numbers, **key}
+        signs = dict.fromkeys(SIGNS, pa.int8()) if any(self.signed) else {}
+        return {SENDER: pa.int32(), DECIDED: pa.int8(), **numbers, **key, **signs}
 
     def build(self, n: int, payload: Iterable[pa.Array], values: Mapping[str, pa.Array]) -> list[pa.Array]:
         """Build ``n`` rows of the payload and these values. Values that are left out are NULL."""
@@ -90,8 +93,15 @@ class CandidatesUnit(AnsweringUnit):
         time = self._spec.condition.sides[side].time
         return super()._number(side, sort_tuples(batch, None if time is None else time.column))
 
+    def _counts_partners(self, side: Side) -> bool:
+        return False  # the second unit does
+
     def _needs_one(self, side: Side) -> bool:
         return False  # the rest of the condition decides
+
+    def _gather_deletes(self, side: Side) -> pa.RecordBatch | None:
+        # If some pairs of equal tuples cancelled each other here, they would differ in their partners.
+        return None
 
     def _match(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
@@ -105,6 +115,7 @@ class CandidatesUnit(AnsweringUnit):
         left, right = (
             [*dict.fromkeys([*payload, *([] if ranking is None else ranking.list_columns(side))])]
             + [TUPLE] * (side in self._open)
+            + [SIGN] * self._signed[side]
             for side, payload in zip(Side, self._rows.payload, strict=True)
         )
         return left, right
@@ -116,10 +127,26 @@ class CandidatesUnit(AnsweringUnit):
             payload += batch.select(self._rows.payload[side]).columns
             if side in self._open:
                 values[NUMBERS[side]] = batch.column(TUPLE)
+            if any(self._signed):
+                values[SIGNS[side]] = read_sign_column(batch)
         if self._rows.ranking is not None:
             rows = np.arange(n)
             values[KEY] = pa.array(self._rows.ranking.rank_pairs(matches.left, rows, matches.right, rows))
         return self._rows.build(n, payload, values)
+
+    def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:
+        """Yield the tuples whose partners are all known, each with its number."""
+        for batch, was_open in self._take_due(side, clock):
+            if was_open.any():
+                yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
+
+    def _drop_cancelled(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+        """Yield stored tuples that have cancelled each other as decided ones.
+
+        The second unit forgets their numbers, and they cancel each other there too.
+        """
+        was_open = self._open[side].close(batch.column(TUPLE).to_numpy())
+        yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
 
     def _answer_unmatched(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
         """Yield decided tuples of a preserved stream. The second unit knows whether they have a partner."""
@@ -135,6 +162,8 @@ class CandidatesUnit(AnsweringUnit):
         values = {SENDER: self._name_sender(n), DECIDED: pa.array(np.full(n, side, np.int8))}
         if has_number:
             values[NUMBERS[side]] = batch.column(TUPLE)
+        if any(self._signed):
+            values[SIGNS[side]] = read_sign_column(batch)
         yield self._rows.build(n, payload, values)
 
     def _name_sender(self, n: int) -> Any:

@@ -157,12 +157,8 @@ class NearestUnit(AnsweringUnit):
     def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:
         """Yield the decided tuples: each with its nearest partners, or without a partner."""
         self._best.merge()
-        interval = self._find_due(side, clock)
-        if interval is None:
-            return
-        for batch in self._indexes[side].find_due(*interval):
+        for batch, was_open in self._take_due(side, clock):
             numbers = batch.column(TUPLE).to_numpy()
-            was_open = self._open[side].close(numbers)
             if was_open.any():
                 yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
             left = batch.select(self._spec.condition.sides[side].columns)

@@ -166,7 +166,9 @@ class CountedTuples:
 
     def meet(self, numbers: Int64s, signs: Signs | None) -> None:
         """Count the partners of these tuples: 1 for a partner that is inserted, -1 for a deleted one."""
-        self._counts.meet(numbers, signs)
+        assert signs is not None
+        is_mine = numbers >= 0
+        self._counts.meet(numbers[is_mine], signs[is_mine])
 
     def close(self, numbers: Int64s) -> Mask:
         """Forget the tuples with these numbers; return for each number whether its tuple was open."""
@@ -326,10 +328,10 @@ class PartnerCounts(_Paged):
     --------
     >>> from thetastream.engine.store.segment import MemoryStore
     >>> counts = PartnerCounts([], MemoryStore())
-    >>> counts.add(np.array([3, 70_000]))
-    >>> counts.meet(np.array([3, 3, 70_000, 5]), np.array([1, 1, -1, 1], dtype=np.int8))
-    >>> counts.are_alone(np.array([3, 70_000, 5]))
-    array([False,  True, False])
+    >>> counts.add(np.array([4]))
+    >>> counts.meet(np.array([3, 3, 70_000]), np.array([1, 1, -1], dtype=np.int8))
+    >>> counts.are_alone(np.array([3, 4, 5, 70_000]))
+    array([False,  True, False,  True])
     """
 
     def __init__(self, pages: Pages, store: SegmentStore) -> None:
@@ -341,12 +343,11 @@ class PartnerCounts(_Paged):
         is_new = self._values[rows, places] == _ABSENT
         self._set(rows[is_new], places[is_new], 0)
 
-    def meet(self, numbers: Int64s, signs: Signs | None) -> None:
-        """Add 1 or the sign of a partner to the counts of these numbers. Other numbers are left out."""
+    def meet(self, numbers: Int64s, signs: Signs) -> None:
+        """Add the sign of a partner to the count of each of these numbers, which are added if need be."""
+        self.add(numbers)
         rows, places = self._locate(numbers)
-        is_known = self._values[rows, places] != _ABSENT
-        rows, places = rows[is_known], places[is_known]
-        np.add.at(self._values, (rows, places), 1 if signs is None else signs[is_known].astype(np.int32))
+        np.add.at(self._values, (rows, places), signs.astype(np.int32))
         self._is_changed[rows] = True
 
     def are_alone(self, numbers: Int64s) -> Mask:
@@ -355,11 +356,13 @@ class PartnerCounts(_Paged):
         alone: Mask = (counts != _ABSENT) & (counts <= 0)
         return alone
 
-    def remove(self, numbers: Int64s) -> None:
-        """Remove these numbers."""
+    def remove(self, numbers: Int64s) -> Mask:
+        """Remove these numbers; return for each of them whether it was there with a positive count."""
         rows, places = self._locate(numbers)
+        has_partner: Mask = self._values[rows, places] > 0
         is_known = self._values[rows, places] != _ABSENT
         self._set(rows[is_known], places[is_known], _ABSENT)
+        return has_partner
 
     def count_alone(self) -> int:
         """Count the numbers whose count is not positive."""

@@ -79,7 +79,8 @@ class CandidatesSpec(AnswersSpec):
     def columns(self) -> CandidateColumns:
         """The columns of the rows between the first and the second units."""
         left, right = self.join.unit.condition.sides
-        return CandidateColumns(self.how, (left.columns, right.columns), self.ranking)
+        signed = (left.has_deletes, right.has_deletes)
+        return CandidateColumns(self.how, (left.columns, right.columns), self.ranking, signed)
 
     def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> CandidatesUnit:
         """Open the first unit ``slot``."""

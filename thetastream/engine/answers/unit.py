@@ -87,9 +87,13 @@ class AnsweringUnit(Unit):
         self._signed = [spec.has_deletes for spec in join.unit.condition.sides]
         self._open: dict[Side, Undecided] = {}
         for side in how.preserved:
-            undecided = CountedTuples if self._signed[side.other] else OpenTuples
+            undecided = CountedTuples if self._counts_partners(side) else OpenTuples
             self._open[side] = undecided(state.open.get(side) or OpenState(), store)
         self._without_partners: list[tuple[Side, pa.RecordBatch]] = []
+
+    def _counts_partners(self, side: Side) -> bool:
+        """Whether the unit counts the partners of the tuples of a side, because these may be deleted."""
+        return self._signed[side.other]
 
     @property
     def state(self) -> AnswersState:
@@ -249,24 +253,27 @@ class AnsweringUnit(Unit):
 
         These are the tuples without partners; in a semi join whose partners may be deleted, those with one.
         """
-        interval = self._find_due(side, clock)
-        if interval is None:
-            return
-        is_semi = not self._how.has_pairs and not self._how.has_unmatched and not self._answers_at_once
-        due = []
-        for batch in self._indexes[side].find_due(*interval):
-            was_open = self._open[side].close(_read_numbers(batch))
-            chosen = np.flatnonzero(~was_open if is_semi else was_open)
-            if len(chosen):
-                due.append(batch.take(chosen))
-        if self._signed[side] and due:
+        is_semi = self._how.loses_partners
+        found = self._take_due(side, clock)
+        due: Iterable[pa.RecordBatch] = (
+            batch.take(np.flatnonzero(~was_open if is_semi else was_open)) for batch, was_open in found
+        )
+        if self._signed[side]:
             # Equal tuples have one event time, so they are decided together.
-            due = [cancel(concat(due))]
+            batches = [*due]
+            due = [cancel(concat(batches))] if batches else []
         for batch in due:
-            if is_semi:
+            if batch.num_rows and is_semi:
                 yield self._build_alone(side, batch)
-            else:
+            elif batch.num_rows:
                 yield from self._answer_unmatched(side, batch)
+
+    def _take_due(self, side: Side, clock: Clock) -> Iterator[tuple[pa.RecordBatch, Mask]]:
+        """Close the tuples whose partners are all known. Yield them, and which of them were open."""
+        interval = self._find_due(side, clock)
+        if interval is not None:
+            for batch in self._indexes[side].find_due(*interval):
+                yield batch, self._open[side].close(_read_numbers(batch))
 
     def _drop_cancelled(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
         """Forget stored tuples that have cancelled each other."""
@@ -365,6 +372,12 @@ def build_alone(
         columns += [batch.column(name) if shown is side else pa.nulls(n) for name in names[shown]]
     columns += [pa.array(np.full(n, padded is side)) for padded in how.padded]
     if has_sign:
-        is_signed = SIGN in batch.schema.names
-        columns.append(batch.column(SIGN) if is_signed else pa.array(np.ones(n, np.int8)))
+        columns.append(read_sign_column(batch))
     return columns
+
+
+def read_sign_column(batch: pa.RecordBatch) -> pa.Array:
+    """Return the signs of tuples; tuples of a stream without deletes have the sign 1."""
+    if SIGN in batch.schema.names:
+        return batch.column(SIGN)
+    return pa.array(np.ones(batch.num_rows, np.int8))

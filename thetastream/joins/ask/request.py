@@ -119,7 +119,7 @@ def read_request(
         predicates=condition.predicates,
         within=within,
         within_us=within_us,
-        how=kind,
+        how=kind.over_changes([side for side in Side if streams[side].change_type is not None]),
         model=fitted.model,
         has_open_size=fitted.has_open_size,
         given=given,

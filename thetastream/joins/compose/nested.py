@@ -143,6 +143,10 @@ def plan_nested(
         problems += find_how_problems(kind, "a count window", "use a window of event time")
     raise_problems(problems)
     read = read_streams(frames, within is not None, options.get("event_time"), columns)
+    changing = [stream.alias for stream in read.streams if stream.change_type is not None]
+    if changing:
+        what = f"rows of {', '.join(changing)} may be deleted, and outer joins in a row have no deletes"
+        raise QueryError("STREAM_COUNT", f"{what}; join two streams, and join the result with the third one")
     spans_us, found = read_window(within, read.streams, read.catalyst)
     raise_problems([*read.problems, *found])
     streams = tuple(stream.narrowed for stream in read.streams)

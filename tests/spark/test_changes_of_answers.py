@@ -1,0 +1,108 @@
+"""Outer, semi and anti joins of rows that are updated and deleted, in Spark."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+import thetastream as th
+from tests.spark.test_changes import Feed
+
+ROWS = (
+    [(1, 5, 1), (2, 6, 1), (2, 6, 1), (3, 9, 1), (2, 6, -1), (3, 9, -1), (4, 40, 1), (5, None, 1)],
+    [(10, 5, 1), (11, 6, 1), (11, 6, -1), (12, 80, 1), (13, 4, 1), (13, 4, -1), (13, 4, 1)],
+)
+"""The rows of both streams: id, price and sign."""
+UNITS, RESIDUAL = "l.price BETWEEN r.bid - 1 AND r.bid + 1", "(l.id * r.id) % 3 <> 0"
+
+
+def net(rows: DataFrame) -> DataFrame:
+    """Leave the rows that hold."""
+    names = [name for name in rows.columns if name != "w"]
+    counted = rows.groupBy(*names).agg(F.sum("w").alias("n")).where("n > 0")
+    return counted.select(*names, F.explode(F.sequence(F.lit(1), F.col("n").cast("int")))).drop("col")
+
+
+def as_tuple(row: Row | None) -> tuple[Any, ...] | None:
+    return None if row is None else tuple(row)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "how", ["full", "semi", *(pytest.param(name, marks=SLOW) for name in ("left", "right", "anti"))]
+)
+def test_a_batch_join_answers_the_rows_that_hold(spark: SparkSession, how: str) -> None:
+    left = spark.createDataFrame(ROWS[0], "id INT, price INT, w INT")
+    right = spark.createDataFrame(ROWS[1], "id INT, bid INT, w INT")
+    changed = {"l": th.changes(left, sign="w"), "r": th.changes(right, sign="w")}
+    for on in (UNITS, f"{UNITS} AND {RESIDUAL}"):
+        found = th.join(changed, on=on, how=how)
+        assert found.schema["_change_type"].metadata
+        aliases = [name for name in found.columns if name != "_change_type"]
+        rows = found.collect()
+        assert {row["_change_type"] for row in rows} == {"insert"}
+        theirs = (
+            net(left)
+            .alias("l")
+            .join(net(right).alias("r"), F.expr(on), f"left_{how}" if len(aliases) < 2 else how)
+        )
+        expected = theirs.select(
+            *(F.when(F.col(f"{a}.id").isNotNull(), F.struct(f"{a}.*")).alias(a) for a in aliases)
+        )
+        assert Counter(tuple(as_tuple(row[a]) for a in aliases) for row in rows) == Counter(
+            tuple(as_tuple(row[a]) for a in aliases) for row in expected.collect()
+        )
+
+
+@pytest.mark.parametrize(
+    ("how", "on"),
+    [
+        ("left", "l.price = r.price AND (l.id + r.id) % 2 = 1"),
+        pytest.param("semi", "l.price = r.price", marks=SLOW),
+        pytest.param("full", "l.price = r.price AND (l.id + r.id) % 2 = 1", marks=SLOW),
+    ],
+)
+def test_a_store_has_the_answers_of_the_rows_that_hold(
+    spark: SparkSession, tmp_path: Path, how: str, on: str, only_epochs_with_rows: None
+) -> None:
+    orders, fills = Feed(spark, tmp_path / "l"), Feed(spark, tmp_path / "r")
+    store = th.ParquetStore(str(tmp_path / "store"))
+
+    def run() -> set[tuple[int | None, int | None]]:
+        frames = {
+            alias: th.changes(feed.open(), sign="w").withWatermark("ts", "10 minutes")
+            for alias, feed in (("l", orders), ("r", fills))
+        }
+        joined = th.join(frames, on=on, within="5 minutes", how=how)
+        checkpoint = str(tmp_path / "checkpoint")
+        th.write(joined, store, checkpoint=checkpoint, trigger="available now").awaitTermination()
+        rows = store.read().to_pylist()
+        found = [tuple((row.get(alias) or {}).get("id") for alias in "lr") for row in rows]
+        assert len(found) == len(set(found))
+        return set(found)
+
+    orders.add((1, 10, 5), (2, 10, 6), (3, 10, 7), (5, 10, 9))
+    fills.add((10, 11, 5), (11, 11, 6), (12, 11, 7), (14, 11, 9))
+    pairs = set() if how == "semi" else {(1, 10), (2, 11), (3, 12), (5, 14)}
+    assert run() == pairs
+    # The first loses its partner, the second another one that comes back, and the fifth is deleted.
+    orders.add((4, 10, 8), deleted=((5, 10, 9),))
+    fills.add((11, 12, 6), (13, 12, 70), deleted=((10, 11, 5), (11, 11, 6)))
+    pairs = set() if how == "semi" else {(2, 11), (3, 12)}
+    assert run() == pairs
+    # The watermark passes all of them.
+    orders.add((6, 50, 90))
+    fills.add((15, 50, 91))
+    run()
+    orders.add((7, 51, 90))
+    fills.add((16, 51, 91))
+    alone = {(1, None), (4, None)}
+    if how == "semi":
+        assert run() == {(2, None), (3, None)}
+    else:
+        assert run() == pairs | alone | ({(None, 13), (None, 14)} if how == "full" else set())
