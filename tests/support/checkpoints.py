@@ -1,6 +1,7 @@
 """Checkpoints of queries that never ran, with the files that Spark would have written."""
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,14 @@ def write_checkpoint(folder: Path, begun: int, committed: int, *offsets: dict[st
     for epoch in range(begun + 1):
         lines = [json.dumps(log), *map(json.dumps, offsets), "-"]
         (folder / "offsets" / str(epoch)).write_text("\n".join(["v1", *lines]))
-        (folder / "offsets" / f".{epoch}.crc").write_bytes(b"crc")
+        write_checksum(folder / "offsets" / str(epoch))
     for epoch in range(committed + 1):
         (folder / "commits" / str(epoch)).write_text(f'v2\n{{"nextBatchWatermarkMs":{epoch * 1000}}}')
     (folder / "state/0/0/1.changelog").write_bytes(bytes(2_000_000))
     return folder
+
+
+def write_checksum(path: Path) -> None:
+    """Write the file in which Hadoop keeps the checksums of a file of at most 512 bytes."""
+    checksum = zlib.crc32(path.read_bytes()).to_bytes(4, "big")
+    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + checksum)

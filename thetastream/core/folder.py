@@ -17,6 +17,11 @@ from typing import NoReturn
 import pyarrow as pa
 from pyarrow import fs
 
+AGAIN = (
+    "Make room on its disk, or let this user read and write there, and start the query again: it continues "
+    "from its checkpoint, and nothing is lost"
+)
+"""What to do if a query has ended because a folder could not be used."""
 _WARNED: set[str] = set()
 """The folders of which ``_warn_of_folder`` has warned."""
 _HDFS_HINT = (

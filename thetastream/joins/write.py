@@ -18,6 +18,7 @@ from thetastream.results.history import PAIR
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
+from thetastream.runtime.checkpoint_files import refuse_damaged
 from thetastream.runtime.flow import NotStaged, Target
 from thetastream.spark.changes import find_change_type
 from thetastream.spark.session.configure import is_local
@@ -79,6 +80,8 @@ def write(
     QueryError
         NOT_STREAMING, STORE_COLUMN, STORE_FOLDER, CHANGES_DROPPED or BAD_VALUE. It is raised before anything
         starts.
+    StateError
+        CHECKPOINT_DAMAGED if files of the checkpoint are not as they were written.
     StoreError
         STORE_SCHEMA if the store holds other columns. STORE_IN_USE if it has results of another query. While
         the query runs, STORE_AHEAD or STORE_BEHIND if the checkpoint and the store do not fit.
@@ -113,6 +116,7 @@ def write(
     staged = None if join is None else _stage(join, target, select if items is None else items)
     if rule.punctuations is not None:
         rows = mark_pairs(df, select, target.description.time, rule.punctuations)
+    refuse_damaged(checkpoint)
     owner = Writer(str(checkpoint), beside_others)
     store.describe(target.description)
     store.admit(owner)

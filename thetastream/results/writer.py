@@ -171,6 +171,10 @@ def refuse_second(store: str, ledger: Ledger, query: str | None, writer: Writer)
     if writer.is_beside_others or query in ledger.queries or not ledger.queries:
         return
     other = next(iter(ledger.queries.values()))
+    if other.checkpoint is not None and other.checkpoint == writer.place:
+        what = f"{store} has the results of another query that had the same checkpoint {writer.place}"
+        why = "the checkpoint was removed and begun again, or its file metadata is lost or altered"
+        raise StoreError("STORE_IN_USE", f"{what}: {why}. {BACKUP}")
     whose = f"another query, whose checkpoint is {other.checkpoint}" if other.checkpoint else "another query"
     what = f"{store} has the results of {whose}"
     here = f"the query with the checkpoint {writer.place}" if writer.place else "this query"

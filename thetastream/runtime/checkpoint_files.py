@@ -1,8 +1,11 @@
 """The files of Spark's checkpoints: the logs of epochs, and the paths inside of a checkpoint.
 
+metadata          the id of the query
 offsets/<epoch>   "v1", a line of metadata, and then one line per source
 commits/<epoch>   "v1" or "v2", and a line with the watermark of the next epoch
+sources/SOURCE/<number>   "v1", and a line for each file that Spark's source of files has read
 state/OPERATOR/_metadata/v2/EPOCH   the whole paths of the schemas of state
+.<name>.crc       beside a local file, in which Hadoop keeps its checksums, each over 512 bytes
 
 Spark reads the schemas from these paths when a query starts again, so ``update_paths`` corrects them in a
 checkpoint that was moved or copied. All other paths of a checkpoint are relative to it.
@@ -11,7 +14,8 @@ checkpoint that was moved or copied. All other paths of a checkpoint are relativ
 import json
 import os
 import re
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +112,131 @@ def _write_root(checkpoint: str) -> str:
     if not is_uri(root):
         return f"file:{os.path.abspath(root)}"
     return re.sub("^s3:", "s3a:", re.sub("^file:/+", "file:/", root))
+
+
+def refuse_damaged(checkpoint: str | Path) -> None:
+    """Refuse a checkpoint on this machine whose logs are damaged, before its query starts.
+
+    Spark reads files of these logs without comparing their checksums, so an altered list of the files that a
+    source has read would change results.
+
+    Raises
+    ------
+    StateError
+        CHECKPOINT_DAMAGED, with the files.
+    """
+    if is_uri(str(checkpoint)) and not str(checkpoint).startswith("file:"):
+        return
+    damages = find_damages(Folder(*split_path(str(checkpoint))))
+    if damages:
+        more = f", and {len(damages) - 3} more" if len(damages) > 3 else ""
+        what = f"the checkpoint {checkpoint} has files that are not as they were written"
+        hint = "Restore the checkpoint, or begin with a new checkpoint and a new place for the results"
+        raise StateError("CHECKPOINT_DAMAGED", f"{what}: {'; '.join(damages[:3])}{more}. {hint}")
+
+
+def find_damages(folder: Folder) -> list[str]:
+    """Find what is damaged in the logs of a checkpoint: for each file, its name and what is wrong with it.
+
+    Spark finds damages of state itself.
+    """
+    offsets = folder.list_files("offsets")
+    checks = {"metadata": _check_query} if offsets or folder.exists("metadata") else {}
+    for log in ("offsets", "commits"):
+        numbers = sorted(int(name) for name in folder.list_files(log) if name.isdecimal())
+        checks |= {f"{log}/{number}": _check_epoch for number in numbers}
+    for source in sorted(folder.list_files("sources")):
+        checks |= _check_source(folder, source, find_last_epoch(offsets))
+    damages = ((name, _find_damage(folder, name, check)) for name, check in checks.items())
+    return [f"{name} {why}" for name, why in damages if why is not None]
+
+
+_Check = Callable[[str, str], str | None]
+"""Says what is wrong with a file of this name and this text; None if nothing is."""
+
+
+def _check_source(folder: Folder, source: str, epoch: int) -> dict[str, _Check]:
+    """List the files that the log of a source must have after an epoch, and how they are checked.
+
+    In the log of a source of files, ``9.compact`` has all that the files up to 9 had, and after it there is
+    one file for each number. What other sources have there is their own.
+    """
+    found = [
+        name for name in folder.list_files(f"sources/{source}") if re.fullmatch(r"\d+(\.compact)?", name)
+    ]
+    if not any(b'"batchId":' in folder.read(f"sources/{source}/{name}") for name in found):
+        return {f"sources/{source}/{name}": lambda *_: None for name in found}
+    compact = max((int(name[:-8]) for name in found if name.endswith(".compact")), default=-1)
+    last = max(find_last_epoch(found), _read_least_offset(folder, epoch))
+    names = [f"{compact}.compact"] if compact >= 0 else []
+    return {f"sources/{source}/{name}": _check_files for name in (*names, *range(compact + 1, last + 1))}
+
+
+def _read_least_offset(folder: Folder, epoch: int) -> int:
+    """Read the number up to which the logs of all sources of files have been read; -1 if it is not known."""
+    try:
+        lines = folder.read(f"offsets/{epoch}").decode().splitlines()[2:]
+        offsets = [json.loads(line) for line in lines if line.startswith('{"logOffset":')]
+        return min((int(offset["logOffset"]) for offset in offsets), default=-1)
+    except (OSError, ValueError, KeyError, TypeError):
+        return -1
+
+
+def _find_damage(folder: Folder, name: str, check: _Check) -> str | None:
+    """Say what is wrong with a file; None if nothing is."""
+    if not folder.exists(name):
+        return "is gone"
+    data = folder.read(name)
+    head, _, tail = name.rpartition("/")
+    checksums = f"{head}/.{tail}.crc".lstrip("/")
+    try:
+        if wrong := check(tail, data.decode()):
+            return wrong
+    except (ValueError, KeyError, TypeError) as error:
+        return f"cannot be read: {error}"
+    if folder.exists(checksums) and not _fits(data, folder.read(checksums)):
+        return "does not fit its checksum"
+    return None
+
+
+def _check_query(_: str, text: str) -> str | None:
+    return None if json.loads(text)["id"] else "has no id"
+
+
+def _check_epoch(_: str, text: str) -> str | None:
+    version, *lines = text.splitlines() or [""]
+    if not re.fullmatch(r"v\d+", version):
+        return "does not begin with its version"
+    json.loads(lines[0] if lines else "")
+    return None
+
+
+def _check_files(name: str, text: str) -> str | None:
+    version, *lines = text.splitlines() or [""]
+    if not re.fullmatch(r"v\d+", version):
+        return "does not begin with its version"
+    return None if all(_belongs(json.loads(line), name) for line in lines) else "is that of another number"
+
+
+def _belongs(line: Any, name: str) -> bool:
+    """Whether a line of the log of a source belongs into the file of this name."""
+    number = line.get("batchId") if isinstance(line, dict) else None
+    if not isinstance(number, int):
+        return False
+    return number <= int(name.split(".")[0]) if name.endswith(".compact") else number == int(name)
+
+
+def _fits(data: bytes, checksums: bytes) -> bool:
+    r"""Whether the content of a file fits the checksums that Hadoop keeps beside it.
+
+    >>> _fits(b"v1", b"crc\0" + (512).to_bytes(4, "big") + zlib.crc32(b"v1").to_bytes(4, "big"))
+    True
+    """
+    size = int.from_bytes(checksums[4:8], "big")
+    if checksums[:4] != b"crc\0" or not size:
+        return False
+    sums = [zlib.crc32(data[start : start + size]) for start in range(0, len(data), size)]
+    return checksums[8:] == b"".join(one.to_bytes(4, "big") for one in sums)
 
 
 def find_last_epoch(names: Iterable[str]) -> int:

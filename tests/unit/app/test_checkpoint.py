@@ -73,7 +73,7 @@ def test_a_query_of_others_and_one_that_has_not_begun(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_refused_by_name(damage: str, tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path / "c", 1, 1, IdentityReader(QUERY).initialOffset())
     (path / damage).write_text('v1\n{"query')
-    with pytest.raises(ThetastreamError, match="NO_CHECKPOINT"):
+    with pytest.raises(ThetastreamError, match=f"NO_CHECKPOINT.*{damage} (cannot be read|does not begin)"):
         read_checkpoint(str(path))
 
 

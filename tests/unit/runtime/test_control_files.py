@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.control_runs import RULES, Run
+from tests.support.file_faults import limit_files
 from thetastream.core.errors import StateError
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.runtime.control.files import ControlFolder, ControlLinks
@@ -140,6 +141,48 @@ def test_a_mark_or_a_link_whose_checksum_is_gone_is_refused(tmp_path: Path) -> N
     link.write_text(link.read_text().partition("\n")[0])
     with pytest.raises(StateError, match=r"\[CONTROL_MISSING\].*no checksum"):
         links.find("query", "join")
+
+
+def test_a_full_disk_is_named_and_what_is_written_again_counts(tmp_path: Path) -> None:
+    folder, links = ControlFolder(str(tmp_path), "x"), ControlLinks(str(tmp_path))
+    folder.create()
+    writes = {
+        "the request.*Nothing was asked for": lambda: folder.put_request("{}"),
+        "the plan.*continues from its checkpoint": lambda: folder.publish(3, {"version": 1}),
+        "the mark.*continues from its checkpoint": lambda: folder.mark_drained(3, 1, (10, 20)),
+        "the name of the control folder.*continues": lambda: links.write_link("query", "join", "0" * 32),
+    }
+    for what, write in writes.items():
+        with limit_files(1), pytest.raises(StateError, match=rf"CONTROL_UNUSABLE.*{what}") as refused:
+            write()
+        assert "control-" in str(refused.value)
+        assert "File too large" in str(refused.value)
+        write()
+    assert len(folder.list_requests()) == 1
+    assert folder.list_plans() == [(3, 1)]
+    assert folder.read_arrived([(3, 1)]) == {1: (10, 20)}
+    assert links.find("query", "join") == "0" * 32
+
+
+def test_a_driver_that_stood_still_passes_requests_that_another_one_has_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with FileNotFoundError. Spark says that another driver has taken the checkpoint over."""
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    gone, kept = (run.spark.control.put_request(Request(model=Split(n)).write()) for n in (2, 3))
+    list_requests = ControlFolder.list_requests
+
+    def list_and_stand_still(self: ControlFolder) -> list[str]:
+        names = list_requests(self)
+        (tmp_path / "box").joinpath(self.locate(f"requests/{gone}")).unlink(missing_ok=True)
+        return names
+
+    monkeypatch.setattr(ControlFolder, "list_requests", list_and_stand_still)
+    for _ in range(3):
+        run.run()
+    assert run.spark.offsets[-1]["control"]["outcomes"] == {kept: ""}
+    run.check()
 
 
 def test_fewer_slots_than_in_use_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from tests.support.file_faults import limit_files
 from thetastream.core.blocks import pack, unpack
 from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
 from thetastream.core.errors import StateError
@@ -208,6 +209,24 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
         Mailbox(str(tmp_path / "file"), "one").create(QUERY)
     with pytest.raises(StateError, match="MAILBOX_UNUSABLE"):
         Mailbox("foo://bar", "one")
+
+
+def test_a_full_disk_is_named_and_the_messages_come_again(tmp_path: Path) -> None:
+    _, _, box = begin(tmp_path)
+    expected = (
+        rf"MAILBOX_UNUSABLE.*{tmp_path}/{box.name}.*unit 2.*File too large.*continues from its checkpoint"
+    )
+    with limit_files(10), pytest.raises(StateError, match=expected):
+        box.post(0, 2, write_pages("x"))
+    no_folder = tmp_path / box.name / "7"
+    no_folder.write_text("")
+    for use in (lambda: box.post(7, 2, write_pages("x")), lambda: box.find_next(6)):
+        with pytest.raises(StateError, match=r"MAILBOX_UNUSABLE.*Make room"):
+            use()
+    no_folder.unlink()
+    assert box.find_next(-1) == (-1, [])
+    box.post(0, 2, write_pages("x"))
+    assert box.find_next(-1) == (0, [2])
 
 
 def test_a_uri_is_a_folder(tmp_path: Path) -> None:

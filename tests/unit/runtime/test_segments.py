@@ -3,6 +3,7 @@
 import contextlib
 import os
 import struct
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.file_faults import limit_files
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.errors import StateError
 from thetastream.core.sides import Side
@@ -262,13 +264,15 @@ def test_attempts_of_one_epoch_do_not_depend_on_each_other(tmp_path: Path) -> No
     assert_same(rebuild(parts, tmp_path, meta), run)
 
 
-def test_full_disk_costs_only_the_cache(tmp_path: Path) -> None:
-    parts = Parts()
+def test_a_full_disk_costs_only_the_cache_and_is_said_once(tmp_path: Path) -> None:
     meta, run = segment()
-    root = tmp_path / "file"
-    root.write_text("not a folder")
-    write(parts, root, meta, run)
-    assert_same(rebuild(parts, root, meta), run)
+    (tmp_path / "file").write_text("not a folder")
+    for root in (tmp_path / "file", tmp_path / "full"):
+        parts = Parts()
+        with limit_files(10), pytest.warns(UserWarning, match=f"cache folder {root}.*stay exact.*make room"):
+            write(parts, root, meta, run)
+        with limit_files(10), warnings.catch_warnings(action="error"):
+            assert_same(rebuild(parts, root, meta), run)
 
 
 def test_damaged_state_is_refused_by_name(tmp_path: Path) -> None:

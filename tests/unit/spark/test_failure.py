@@ -8,10 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import thetastream as th
+from thetastream.app.cli import shared_arguments
 from thetastream.core.errors import FLAG
 from thetastream.spark.session import failure
 from thetastream.spark.session.jvm import without_chatter
@@ -78,6 +80,24 @@ def test_the_command_line_prints_the_error_of_the_unit():
     shown = str(failure.unwrap_error(PySparkException(CAPTURED)))
     assert shown == "[PREDICATE_RAISED] predicate 'near' raised ValueError: no (on 3 rows)"
     assert failure.unwrap_error(PySparkException("[X] no table\n at java")) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(-9, "OUT_OF_MEMORY.*was killed"), (1, "SPARK_ENDED.*exit code 1")]
+)
+def test_a_command_whose_jvm_was_killed_says_so(code, said, monkeypatch):
+    """It ended with ConnectionRefusedError, also while the session was stopped."""
+
+    def refuse(*_):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    ended = SimpleNamespace(wait=lambda timeout: code)
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=ended))
+    monkeypatch.setattr(shared_arguments, "start_session", lambda *_: SimpleNamespace(stop=refuse))
+    with pytest.raises(th.ThetastreamError, match=said), shared_arguments.open_session({}):
+        refuse()
+    with shared_arguments.open_session({}):  # It has ended after the last word of the command.
+        pass
 
 
 def test_processes_that_start_inside_write_all_but_chatter(capfd):

@@ -8,10 +8,11 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -84,9 +85,13 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
         if shows_tracebacks():
             traceback.print_exception(error)
         raise unwrap_error(error) or summarize(error) from None
+    except (Py4JError, ConnectionError) as error:
+        raise unwrap_error(error) or error from None
     finally:
-        if spark is not None:
-            spark.stop()
+        # A JVM that has ended cannot be stopped.
+        with suppress(Py4JError, ConnectionError):
+            if spark is not None:
+                spark.stop()
 
 
 def start_session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:

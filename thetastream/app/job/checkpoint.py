@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -26,7 +26,7 @@ from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.core.identity import Identity
 from thetastream.engine.clock import END_US
 from thetastream.lowering.identity import EVENT_TIME
-from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch
+from thetastream.runtime.checkpoint_files import find_damages, find_last_epoch, read_epoch
 from thetastream.spark.sources.identity import read_written
 
 _STREAM, _SETTING = "stream ", "spark."
@@ -93,6 +93,8 @@ class Checkpoint:
     n_sources: int
     """The number of sources of the query, with the sources of joins."""
     joins: tuple[CheckpointedJoin, ...]
+    damages: tuple[str, ...] = ()
+    """The files of its logs that are damaged, each with what is wrong with it."""
 
 
 def read_checkpoint(path: str) -> Checkpoint:
@@ -115,7 +117,8 @@ def read_checkpoint(path: str) -> Checkpoint:
         joins = tuple(_read_join(line) for line in lines if "query" in line)
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"{hide_secrets(path)} must be the checkpoint of a streaming query"
-        raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading it failed: {error}") from None
+        why = "; ".join(_find_damages(path)) or str(error)
+        raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading it failed: {why}") from None
     return Checkpoint(
         path=path,
         query=query,
@@ -130,7 +133,15 @@ def read_checkpoint(path: str) -> Checkpoint:
         state_bytes=nbytes,
         n_sources=len(lines),
         joins=joins,
+        damages=tuple(_find_damages(path)),
     )
+
+
+def _find_damages(path: str) -> list[str]:
+    """Find the damages of a checkpoint, as far as its files can be read at all."""
+    with suppress(OSError, pa.ArrowException):
+        return find_damages(Folder(*split_path(path)))
+    return []
 
 
 def read_partitions(path: str, epoch: int) -> int | None:
@@ -206,6 +217,8 @@ def _describe_epochs(found: Checkpoint) -> Iterator[tuple[str, str]]:
         yield "partitions", str(found.partitions)
     yield "sources", f"{found.n_sources}, and {len(found.joins)} of them for the joins"
     yield "state", f"{found.state_bytes / 1e6:,.1f} MB in {found.state_files} files"
+    for damage in found.damages:
+        yield "damaged", damage
 
 
 def _describe_join(join: CheckpointedJoin) -> Iterator[tuple[str, str]]:

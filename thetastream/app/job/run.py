@@ -30,7 +30,7 @@ from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.joins.handle import Follower
 from thetastream.lowering.domains import quote
-from thetastream.runtime.checkpoint_files import update_paths
+from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
 from thetastream.runtime.control.policies import Policy
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
@@ -216,6 +216,7 @@ def run(
         results = join_streams(spark, job)
         # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
         with suppress(OSError, pa.ArrowException):
+            refuse_damaged(job.checkpoint)
             update_paths(job.checkpoint)
             if job.sink.path is not None:
                 finish_epoch(results, job.checkpoint, job.sink.path)

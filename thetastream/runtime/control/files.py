@@ -16,11 +16,11 @@ import re
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from thetastream.core.folder import Folder, hide_secrets
+from thetastream.core.folder import AGAIN, Folder, hide_secrets
 
 REQUESTS, PLANS, DRAINED, LABEL = "requests", "plans", "drained", "label"
 LINKS = "control-queries"
@@ -94,10 +94,27 @@ class ControlFolder(Folder):
         self._name = name
         self.where = f"{hide_secrets(root).rstrip('/')}/{name_control(name)}"
 
+    @contextmanager
+    def _reach(self, what: str, hint: str = AGAIN) -> Iterator[None]:
+        """Raise an error of ours if the block cannot use the folder.
+
+        Raises
+        ------
+        StateError
+            CONTROL_UNUSABLE.
+        """
+        try:
+            yield
+        except OSError as error:
+            refuse(
+                "CONTROL_UNUSABLE", f"{what} must be in {self.where}, and using it failed: {error}. {hint}"
+            )
+
     def create(self) -> None:
         """Make the folder."""
-        self.make(is_private=True)
-        self.write(LABEL, b"")
+        with self._reach("the control folder of the query"):
+            self.make(is_private=True)
+            self.write(LABEL, b"")
 
     @property
     def is_made(self) -> bool:
@@ -123,10 +140,18 @@ class ControlFolder(Folder):
     # Requests
 
     def put_request(self, text: str) -> str:
-        """Put a request; return its name. Names sort by the time at which requests were put."""
+        """Put a request; return its name. Names sort by the time at which requests were put.
+
+        Raises
+        ------
+        StateError
+            CONTROL_UNUSABLE. Then nothing was asked for.
+        """
         name = f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}"
-        self._fs.create_dir(f"{self._folder}/{REQUESTS}", recursive=True)
-        self.write(f"{REQUESTS}/{name}", text.encode())
+        hint = "Nothing was asked for, and the query runs as before: make room there, and ask again"
+        with self._reach("the request", hint):
+            self._fs.create_dir(f"{self._folder}/{REQUESTS}", recursive=True)
+            self.write(f"{REQUESTS}/{name}", text.encode())
         return name
 
     def list_requests(self) -> list[str]:
@@ -134,8 +159,16 @@ class ControlFolder(Folder):
         return sorted(name for name in self.list_files(REQUESTS) if not name.startswith("."))
 
     def read_requests(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Read requests."""
-        return {name: self.read(f"{REQUESTS}/{name}") for name in names}
+        """Read requests. One that has gone since it was listed was removed by another driver of the query.
+
+        This driver has stood still then, and Spark ends it when it writes its next offsets.
+        """
+        found = {}
+        with self._reach("requests"):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    found[name] = self.read(f"{REQUESTS}/{name}")
+        return found
 
     def remove_requests(self, names: Iterable[str]) -> None:
         """Remove requests that are folded."""
@@ -147,9 +180,10 @@ class ControlFolder(Folder):
 
     def publish(self, epoch: int, plan: dict[str, Any]) -> None:
         """Publish the plan that holds from ``epoch`` on."""
-        self._fs.create_dir(f"{self._folder}/{PLANS}", recursive=True)
         name = f"{PLANS}/{epoch}-{plan['version']}"
-        self.write(name, seal(f"{self._name}/{name}", json.dumps(plan)))
+        with self._reach("the plan"):
+            self._fs.create_dir(f"{self._folder}/{PLANS}", recursive=True)
+            self.write(name, seal(f"{self._name}/{name}", json.dumps(plan)))
 
     def list_plans(self) -> list[tuple[int, int]]:
         """List the published plans: (first epoch, version), in order."""
@@ -177,9 +211,11 @@ class ControlFolder(Folder):
 
     def mark_drained(self, slot: int, version: int, arrived: Sequence[int] | None = None) -> None:
         """Mark a unit for which ``version`` need not wait any more (``Member.find_drained``)."""
-        self._fs.create_dir(f"{self._folder}/{DRAINED}", recursive=True)
         name = f"{DRAINED}/{slot}-{version}"
-        self.write(name, b"" if arrived is None else seal(f"{self._name}/{name}", json.dumps(arrived)))
+        data = b"" if arrived is None else seal(f"{self._name}/{name}", json.dumps(arrived))
+        with self._reach("the mark"):
+            self._fs.create_dir(f"{self._folder}/{DRAINED}", recursive=True)
+            self.write(name, data)
 
     def read_arrived(self, marks: Iterable[tuple[int, int]]) -> dict[int, tuple[int, int]]:
         """Read the numbers of arrived tuples in these marks: version -> (left, right).
@@ -192,12 +228,12 @@ class ControlFolder(Folder):
         found = {}
         for slot, version in marks:
             name = f"{DRAINED}/{slot}-{version}"
-            data = self.read(name)
-            if not data:
-                continue
             try:
+                data = self.read(name)
+                if not data:
+                    continue
                 left, right = json.loads(unseal(f"{self._name}/{name}", data))
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 refuse("CONTROL_MISSING", f"the mark {self.where}/{name} is damaged: {error}")
             found[version] = int(left), int(right)
         return found
@@ -213,8 +249,10 @@ class ControlFolder(Folder):
         """
         later = [f"{PLANS}/{epoch}-{found}" for epoch, found in self.list_plans() if found > version]
         marks = [f"{DRAINED}/{slot}-{since}" for slot, since in self.list_drained()]
-        for name in later + marks:
-            self._fs.delete_file(f"{self._folder}/{name}")
+        with self._reach("what was written for later versions"):
+            for name in later + marks:
+                with suppress(FileNotFoundError):  # Another driver of the query has removed it.
+                    self._fs.delete_file(f"{self._folder}/{name}")
 
     def clean(self, awaited: Iterable[tuple[int, int]], versions: Iterable[int]) -> None:
         """Remove the marks for which the plan does not wait any more, and old plans.
@@ -261,8 +299,12 @@ class ControlLinks(Folder):
                 f"a query must have one controlled join of one meaning, and it has two of {join}; leave "
                 "max_units out for one of them",
             )
-        self.make(is_private=True)
-        self.write(f"{query}-{join}", seal(f"{query}-{join}", name))
+        try:
+            self.make(is_private=True)
+            self.write(f"{query}-{join}", seal(f"{query}-{join}", name))
+        except OSError as error:
+            what = f"the name of the control folder must be in {LINKS}, beside {name_control(name)}"
+            refuse("CONTROL_UNUSABLE", f"{what}, and writing it failed: {error}. {AGAIN}")
 
     def find(self, query: str, join: str) -> str | None:
         """Find the name of the control folder of a join.

@@ -15,11 +15,12 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from thetastream.core.folder import Folder, hide_secrets
+from thetastream.core.folder import AGAIN, Folder, hide_secrets
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes
 
 FORMAT = 3
@@ -82,7 +83,7 @@ class Mailbox(Folder):
             label = {"format": FORMAT, "name": self.name, "query": encode_identity(query)}
             self.write(_LABEL, json.dumps(label).encode())
         except OSError as error:
-            refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made: {error}")
+            refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made: {error}. {AGAIN}")
 
     def check(self, query: Identity) -> None:
         """Check that the folder exists and belongs to ``query``.
@@ -123,20 +124,42 @@ class Mailbox(Folder):
     # Messages
 
     def post(self, epoch: int, unit: int, messages: Sequence[pa.RecordBatch]) -> int:
-        """Write a unit's messages of an epoch in place of any earlier ones; return their size in bytes."""
+        """Write a unit's messages of an epoch in place of any earlier ones; return their size in bytes.
+
+        Raises
+        ------
+        StateError
+            MAILBOX_UNUSABLE.
+        """
         if not messages:
-            if self.exists(f"{epoch}/{unit}"):
-                self._fs.delete_file(f"{self._folder}/{epoch}/{unit}")
+            with self._reach(f"take the messages of unit {unit} back"):
+                if self.exists(f"{epoch}/{unit}"):
+                    self._fs.delete_file(f"{self._folder}/{epoch}/{unit}")
             return 0
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, messages[0].schema) as writer:
             for batch in messages:
                 writer.write_batch(batch)
         data = sink.getvalue()
-        self._fs.create_dir(f"{self._folder}/{epoch}", recursive=True)
         checksum = self._compute_checksum(epoch, unit, data)
-        self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, checksum, _MAGIC))
+        with self._reach(f"take the messages of unit {unit}"):
+            self._fs.create_dir(f"{self._folder}/{epoch}", recursive=True)
+            self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, checksum, _MAGIC))
         return int(data.size)
+
+    @contextmanager
+    def _reach(self, what: str) -> Iterator[None]:
+        """Raise an error of ours if the block cannot use the folder.
+
+        Raises
+        ------
+        StateError
+            MAILBOX_UNUSABLE.
+        """
+        try:
+            yield
+        except OSError as error:
+            refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} must {what}: {error}. {AGAIN}")
 
     def withdraw(self, unit: int, epochs: range) -> None:
         """Remove what a unit sent in attempts at these epochs that were never committed.
@@ -156,7 +179,8 @@ class Mailbox(Folder):
         It is (``after``, []) if there is none. The first one counts, because units may also have sent
         messages in the epoch that comes next, before another unit refused it. It runs again.
         """
-        epochs = [int(name) for name in self.list_files("") if name.isdigit()]
+        with self._reach("be listed"):
+            epochs = [int(name) for name in self.list_files("") if name.isdigit()]
         for epoch in sorted(epochs):
             units = sorted(self.list_sizes(epoch)) if epoch > after else []
             if units:
@@ -165,7 +189,8 @@ class Mailbox(Folder):
 
     def list_sizes(self, epoch: int) -> dict[int, int]:
         """List the units that sent messages in an epoch, with the size of each file in bytes."""
-        files = self.list_files(str(epoch)).items()
+        with self._reach("be listed"):
+            files = self.list_files(str(epoch)).items()
         return {int(name): size for name, (_, size) in files if name.isdigit()}
 
     def fetch(self, epoch: int, unit: int) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,7 @@ import struct
 import tempfile
 import time
 import uuid
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cache
@@ -131,6 +132,8 @@ class CheckedFiles:
 
 
 _CHECKED = CheckedFiles()
+_WARNED: set[Path] = set()
+"""The folders of which ``_warn_of_cache`` has warned."""
 
 
 def save(path: Path, run: Run, plan: IndexPlan) -> None:
@@ -159,8 +162,20 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
             file.write(bytes(-file.tell() % WORD))
         seal_file(temporary, path.name)
         temporary.rename(path)
-    except OSError:
+    except OSError as error:
         remove(temporary)
+        _warn_of_cache(path.parent, error)
+
+
+def _warn_of_cache(root: Path, error: OSError) -> None:
+    """Warn once in a process that a folder takes no segments."""
+    if root in _WARNED:
+        return
+    _WARNED.add(root)
+    what = f"the cache folder {root} takes no files ({error}). Results stay exact, and the query goes on"
+    why = "segments are read from the state store instead, which takes longer"
+    hint = "make room there, or name another folder (cache_folder=)"
+    warnings.warn(f"{what}: {why}; {hint}", UserWarning, stacklevel=4)
 
 
 def load(path: Path, plan: IndexPlan) -> Run:

@@ -17,6 +17,7 @@ from pyspark.logger import PySparkLogger
 
 from thetastream.core import errors
 from thetastream.core.errors import FLAG, QueryError, shows_tracebacks
+from thetastream.spark.session.causes import find_cause
 from thetastream.spark.session.memory import DRIVER_MEMORY, EXECUTOR_MEMORY
 
 LONGEST = 1000
@@ -40,8 +41,8 @@ OUT_OF_MEMORY = 52
 
 
 def find_error(text: str) -> str | None:
-    r"""Find our error in the text of an exception of Spark, or one of Spark that a join with a table makes
-    likely. Return None if there is none.
+    r"""Find our error in the text of an exception of Spark, or one of Spark that has a name of ours: what a
+    join with a table makes likely, and disks, checkpoints and sources. Return None if there is none.
 
     >>> print(find_error("Traceback ...\nthetastream.core.errors.StateError: [X] is damaged\n at java"))
     StateError: [X] is damaged
@@ -55,7 +56,19 @@ def find_error(text: str) -> str | None:
         return f"QueryError: {QueryError('FILE_GONE', _describe_gone(gone[1]))}"
     if mismatch := _MISMATCH.search(text):
         return f"QueryError: {QueryError('FILE_TYPE', _describe_mismatch(*mismatch.groups()))}"
-    return None
+    return name_cause(text)
+
+
+def name_cause(text: str) -> str | None:
+    """Write what ``find_cause`` finds as a line, with the class of the error. None if it finds nothing."""
+    cause = find_cause(text)
+    return None if cause is None else f"{type(cause).__name__}: {cause}"
+
+
+def read_text(error: BaseException) -> str:
+    """Read the message of an exception, and the Java stack that an exception of Spark has beside it."""
+    stack = getattr(error, "_stackTrace", None)
+    return f"{error}\n{stack}" if isinstance(stack, str) else str(error)
 
 
 def _describe_gone(path: str) -> str:
@@ -81,9 +94,10 @@ def _describe_mismatch(path: str, column: str, wanted: str, found: str) -> str:
 
 
 def unwrap_error(error: BaseException) -> errors.ThetastreamError | None:
-    """Make our error from the text of an exception of Spark. Return None if there is none."""
-    text = str(error)
-    found = re.fullmatch(r"(?:\w+: )?\[([A-Z_]+)\] (.*)", find_error(text) or explain_failure(text) or "")
+    """Make our error from an exception of Spark, or of Py4J if the JVM has ended. None if there is none."""
+    text = read_text(error)
+    what = find_error(text) or explain_failure(text) or _explain_end(error) or ""
+    found = re.fullmatch(r"(?:\w+: )?\[([A-Z_]+)\] (.*)", what)
     return None if found is None else errors.ThetastreamError(found[1], found[2])
 
 
@@ -96,18 +110,20 @@ def summarize_failure(text: str) -> str:
     'SparkException: [TASK] lost'
     """
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return (find_error(text) or explain_failure(text) or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
+    found = find_error(text) or name_cause(text) or explain_failure(text)
+    return (found or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
 
 
 def describe_failure(error: BaseException) -> str | None:
     """Return the paragraph that is printed for an exception. Return None if it should be shown as it is."""
     if shows_tracebacks():
         return None
-    text = str(error)
+    text = read_text(error)
     found = find_error(text)
     what = f"thetastream.core.errors.{found}" if found else explain_failure(text) or _explain_end(error)
     if what is None:
         return None
+    what = what if what.endswith(".") else f"{what}."
     query = _QUERY.search(text)
     which = "" if query is None else f" It stopped the query {query['name'].strip() or query['id']}."
     return f"{what}{which} Set {FLAG}=1 to see the tracebacks of Spark."

@@ -1,0 +1,117 @@
+"""Damages of the logs of a checkpoint are found without Spark, and refused before a query starts."""
+
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.checkpoints import write_checkpoint, write_checksum
+from tests.support.store_damage import DAMAGES, damage
+from thetastream.core.errors import StateError
+from thetastream.core.folder import Folder
+from thetastream.runtime.checkpoint_files import find_damages, refuse_damaged
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A checkpoint of three epochs with two sources of files, and with checksums."""
+    path = write_checkpoint(tmp_path / "checkpoint", 2, 2, {"logOffset": 2}, {"logOffset": 2})
+    for source in ("0", "1"):
+        log = path / "sources" / source
+        log.mkdir(parents=True)
+        for number in range(3):
+            line = f'{{"path":"file:///{source}/{number}.parquet","timestamp":1,"batchId":{number}}}'
+            (log / f"{number}").write_text(f"v1\n{line}")
+    for file in [path / "metadata", *(path / "commits").iterdir(), *(path / "sources").rglob("[0-9]")]:
+        if file.is_file():
+            write_checksum(file)
+    assert find(path) == []
+    return path
+
+
+def find(checkpoint: Path) -> list[str]:
+    return find_damages(Folder(str(checkpoint), ""))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("offsets/1", 'v1\n{"query', "offsets/1 cannot be read"),
+        ("commits/2", "", "commits/2 does not begin with its version"),
+        ("commits/2", "v1\n{}", "commits/2 does not fit its checksum"),
+        ("metadata", "{}", "metadata cannot be read"),
+        ("metadata", "7", "metadata cannot be read"),
+        ("metadata", '{"id":"another"}', "metadata does not fit its checksum"),
+        ("sources/1/2", 'v1\n{"path":"file:///x","batchId":1}', "sources/1/2 is that of another number"),
+        ("sources/1/2", "v1\n7", "sources/1/2 is that of another number"),
+    ],
+)
+def test_a_damaged_log_is_refused_by_the_name_of_its_file(
+    checkpoint: Path, name: str, text: str, expected: str
+) -> None:
+    (checkpoint / name).write_text(text)
+    assert [one[: len(expected)] for one in find(checkpoint)] == [expected]
+    with pytest.raises(StateError, match=f"CHECKPOINT_DAMAGED.*{checkpoint}.*{expected}"):
+        refuse_damaged(checkpoint)
+
+
+def test_logs_of_two_sources_that_were_exchanged_are_found_by_their_checksums(checkpoint: Path) -> None:
+    """Spark read them without an error, and the query found 451 pairs twice or not at all."""
+    one, other = (checkpoint / "sources" / source / "2" for source in "01")
+    content = one.read_bytes()
+    shutil.copy(other, one)
+    other.write_bytes(content)
+    assert find(checkpoint) == [f"sources/{n}/2 does not fit its checksum" for n in "01"]
+
+
+def test_a_file_that_is_gone_from_the_log_of_a_source_is_missed(checkpoint: Path) -> None:
+    """The source would read the files again that it names."""
+    log = checkpoint / "sources" / "1"
+    (log / "1").unlink()
+    assert find(checkpoint) == ["sources/1/1 is gone"]
+    (log / "2").unlink()
+    assert find(checkpoint) == ["sources/1/1 is gone", "sources/1/2 is gone"]
+    # Spark removes the files that a compact one replaces.
+    (log / "0").unlink()
+    lines = [f'{{"path":"file:///1/{n}.parquet","timestamp":1,"batchId":{n}}}' for n in range(3)]
+    (log / "2.compact").write_text("\n".join(["v1", *lines]))
+    assert find(checkpoint) == []
+    (checkpoint / "metadata").unlink()
+    assert find(checkpoint) == ["metadata is gone"]
+
+
+def test_no_damage_of_a_log_with_checksums_is_missed(checkpoint: Path) -> None:
+    files = [path for path in checkpoint.rglob("*") if path.is_file() and path.suffix != ".crc"]
+    files = [path for path in files if "state" not in path.parts]
+    intact, random = {path: path.read_bytes() for path in files}, Random(1)
+    for _ in range(200):
+        done = damage(files, random.choice(DAMAGES), random)
+        changed = [path for path in files if not path.exists() or path.read_bytes() != intact[path]]
+        # An epoch that is gone from the logs of epochs is one that has not begun, or is old.
+        counted = [
+            path for path in changed if path.exists() or path.parent.name not in ("offsets", "commits")
+        ]
+        damaged = [path.relative_to(checkpoint).as_posix() for path in counted]
+        assert sorted(one.split(" ")[0] for one in find(checkpoint)) == sorted(damaged), done
+        for path, content in intact.items():
+            path.write_bytes(content)
+
+
+def test_what_other_sources_keep_is_their_own(checkpoint: Path) -> None:
+    log = checkpoint / "sources" / "2"
+    log.mkdir()
+    (log / "0").write_bytes(b'\0v1\n{"topic":{"0":7}}')  # of Kafka
+    assert find(checkpoint) == []
+    write_checksum(log / "0")
+    (log / "0").write_bytes(b'\0v1\n{"topic":{"0":9}}')
+    assert find(checkpoint) == ["sources/2/0 does not fit its checksum"]
+
+
+def test_a_checkpoint_without_checksums_or_in_an_object_store_is_not_refused(checkpoint: Path) -> None:
+    for checksums in [*checkpoint.rglob(".*.crc")]:
+        checksums.unlink()
+    refuse_damaged(checkpoint)
+    refuse_damaged(f"file://{checkpoint}")
+    refuse_damaged("s3://bucket/checkpoint")
+    refuse_damaged(checkpoint / "none")
