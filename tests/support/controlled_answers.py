@@ -36,6 +36,7 @@ from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
+from thetastream.models.subgroups import Routing
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.control.request import Request
 
@@ -159,7 +160,8 @@ def draw_model(rng: random.Random, how: How) -> Model:
     while True:
         rows, columns = rng.randint(1, 4), rng.randint(1, 4)
         groups = rng.randint(1, rows), rng.randint(1, columns)
-        routing = rng.choice(("auto", "hash", "range")) if max(groups) > 1 else "auto"
+        routings: tuple[Routing, ...] = ("auto", "hash", "range")
+        routing = rng.choice(routings) if max(groups) > 1 else "auto"
         model = Matrix(rows, columns, groups, routing)
         if model.n_units <= 5 and all(map(model.sees_partners, how.preserved)):
             return model

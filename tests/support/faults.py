@@ -34,6 +34,7 @@ import pyspark
 
 from tests.support.jumping_clock import follow
 from thetastream.conditions import Predicate, predicate
+from thetastream.core.how import JoinKind
 from thetastream.spark.session.workers import HOME, link_home
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class Job:
     """The fault (``raise``, ``die`` or ``stall``) by the number of the call of the predicate."""
     cache_folder: str | None = None
     within_s: int = WITHIN_S
-    how: str = "inner"
+    how: JoinKind = "inner"
     has_residual: bool = False
     chain: int | None = None
     """The workers of a handshake chain, whose mailbox is in ``folder``."""

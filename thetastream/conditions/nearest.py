@@ -16,6 +16,7 @@ is a result. LATERAL is a join of the nearest rows of a source, or of all that s
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import get_args
 
 from thetastream.conditions.clauses import find_name, split_name
 from thetastream.conditions.names import find_free_names, find_references
@@ -23,7 +24,7 @@ from thetastream.conditions.phrases import Comparison, split_comparisons, split_
 from thetastream.conditions.statement import Select, Source, Subquery
 from thetastream.conditions.tokens import Phrase, Token, make_error_at, tokenize
 from thetastream.core.errors import QueryError
-from thetastream.core.how import DISTANCE, SIMILARITY, AsOf, Nearest
+from thetastream.core.how import AsOf, Direction, Nearest
 
 AS_OF = {"asof": False, "asof left": True, "asof inner": False}
 """Kinds of as-of joins, and whether a row without partners is a result."""
@@ -57,8 +58,9 @@ def read_nearest(text: str, kind: str, ranking: Phrase) -> Nearest:
     has_number = ranking.tokens[1].kind == "NUMBER"
     by = ranking.slice(2 if has_number else 1)
     words = [token.keyword for token in by.tokens[:2]]
-    direction = words[-1].lower()
-    if words[0] != "BY" or direction not in (DISTANCE, SIMILARITY) or len(by.tokens) < 3:
+    directions: dict[str, Direction] = {one.upper(): one for one in get_args(Direction)}
+    direction = directions.get(words[-1])
+    if words[0] != "BY" or direction is None or len(by.tokens) < 3:
         raise make_error_at(text, start, f"BY DISTANCE or BY SIMILARITY must follow NEAREST; {_FORM}")
     k = ranking.tokens[1].text if has_number else "1"
     if not k.isdecimal():

@@ -10,7 +10,7 @@ partners. From then on the tuple is *decided*.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Final, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,31 @@ from thetastream.core.sides import Side
 _FAR = float(1 << 62)
 
 
-DISTANCE, SIMILARITY = "distance", "similarity"
+Direction: TypeAlias = Literal["distance", "similarity"]
+"""The value of ``direction`` of ``th.Nearest``."""
+DISTANCE: Final = "distance"
+SIMILARITY: Final = "similarity"
+JoinKind: TypeAlias = Literal[
+    "inner",
+    "cross",
+    "left",
+    "leftouter",
+    "left_outer",
+    "right",
+    "rightouter",
+    "right_outer",
+    "full",
+    "outer",
+    "fullouter",
+    "full_outer",
+    "semi",
+    "leftsemi",
+    "left_semi",
+    "anti",
+    "leftanti",
+    "left_anti",
+]
+"""The names of kinds of joins, as Spark's batch joins spell them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +88,7 @@ class Nearest:
     k: int
     by: str
     keep_unmatched: bool = False
-    direction: str = DISTANCE
+    direction: Direction = DISTANCE
 
     @property
     def rule(self) -> str:

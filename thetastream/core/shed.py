@@ -10,15 +10,18 @@ c is the curve: c(x) = x is the paper's linear model, in which D = (1 - Base) / 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final, Literal
 
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import parse_nbytes, read_span
 
 CURVES: dict[str, Callable[[float], float]] = {"linear": lambda x: x, "quadratic": lambda x: x * x}
 """The curves by name: functions that grow from (0, 0) to (1, 1)."""
-STATE, LAG = "state", "lag"
+STATE: Final = "state"
+LAG: Final = "lag"
 """What a load is: bytes of the fullest unit, or seconds that tuples wait before they are joined."""
-TUPLES, PROBES = "tuples", "probes"
+TUPLES: Final = "tuples"
+PROBES: Final = "probes"
 """What is dropped: whole tuples, or only their search for partners."""
 
 
@@ -61,9 +64,9 @@ class Shed:
     threshold: str | timedelta | int
     capacity: str | timedelta | int
     base: float = 0.1
-    curve: str = "linear"
-    load: str = STATE
-    what: str = TUPLES
+    curve: Literal["linear", "quadratic"] = "linear"
+    load: Literal["state", "lag"] = STATE
+    what: Literal["tuples", "probes"] = TUPLES
 
     def __post_init__(self) -> None:
         for name, value, known in (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.core.shed import Shed
@@ -21,6 +21,10 @@ from thetastream.engine.order import OrderOption
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.lowering.statistics import Statistics
 
+IndexName: TypeAlias = Literal[
+    "scan", "sorted", "intervals", "hash", "hash_sorted", "grid", "tiles", "hash_tiles"
+]
+"""The names of the index shapes of this package. Another package may add shapes to the registry."""
 SESSION_PREFIX = "spark.thetastream."
 """``spark.thetastream.<name>`` gives the session's default of an option."""
 MOST_UNITS = 4096
@@ -109,7 +113,7 @@ class StreamOptions(TypedDict, total=False):
     """Options of every join."""
 
     index: Annotated[
-        str | None,
+        IndexName | None,
         Option(
             f"Force an index shape: {', '.join(f'`{name}`' for name in SHAPES)}.",
             "chosen from the condition",

@@ -6,6 +6,7 @@ upserts             ->  units find the row that each row replaces      (``thetas
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -42,7 +43,7 @@ def changes(
     df: DataFrame,
     *,
     sign: str | None = None,
-    format: str | None = None,
+    format: Literal["upsert", "debezium"] | None = None,
     key: str | Sequence[str] | None = None,
     sequence: str | None = None,
     deleted: str | None = None,

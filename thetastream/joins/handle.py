@@ -105,7 +105,7 @@ class ControlHandle:
         self._join = join
         self._find()
 
-    def scale(self, model: Model | None = None, **sizes: Any) -> str:
+    def scale(self, model: Model | None = None, **sizes: int | tuple[int | tuple[int, ...], ...]) -> str:
         """Ask for other units. The change takes effect in the second epoch from now, and nothing restarts.
 
         If each tuple is answered (``how=``), the new units take over when a window has passed. In an ordered

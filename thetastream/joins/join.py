@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from thetastream.conditions.statement import HowOption
+from thetastream.core.how import JoinKind, Nearest
 from thetastream.core.spans import Within
 from thetastream.families.options import JoinOptions, takes
 from thetastream.joins.ask.condition import On
@@ -18,7 +18,7 @@ from thetastream.joins.ask.streams import read_frames
 from thetastream.joins.compose.batches import plan_batch_lookup
 from thetastream.joins.plan import Plan
 from thetastream.joins.planning import plan_join
-from thetastream.models.base import Model
+from thetastream.models.base import Model, ModelName
 
 if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Input
@@ -29,8 +29,8 @@ def join(
     streams: "Mapping[str, Input]",
     on: On,
     within: Within = None,
-    model: Model | str | None = None,
-    how: HowOption = "inner",
+    model: Model | ModelName | None = None,
+    how: JoinKind | Nearest = "inner",
     **options: Unpack[JoinOptions],
 ) -> DataFrame:
     """Join streams on any condition.
@@ -103,8 +103,8 @@ def plan(
     streams: "Mapping[str, Input]",
     on: On,
     within: Within = None,
-    model: Model | str | None = None,
-    how: HowOption = "inner",
+    model: Model | ModelName | None = None,
+    how: JoinKind | Nearest = "inner",
     **options: Unpack[JoinOptions],
 ) -> Plan:
     """Check and plan a join without starting it. It raises the errors of ``join``.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from thetastream.families.options import TaskOptions, takes
 from thetastream.joins.tasks import JoinTasks, plan_tasks
-from thetastream.models.base import Model
+from thetastream.models.base import Model, ModelName
 
 if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Input
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def join_many(
     streams: "Mapping[str, Input]",
     tasks: Mapping[str, Mapping[str, Any]],
-    model: Model | str | None = None,
+    model: Model | ModelName | None = None,
     **options: Unpack[TaskOptions],
 ) -> JoinTasks:
     """Join the same two streams several times over one exchange, so that each tuple is sent once.

@@ -22,7 +22,7 @@ from thetastream.joins.ask.request import read_request
 from thetastream.joins.ask.streams import StreamInput, read_frames, refuse_tables
 from thetastream.joins.joined import PlannedInput, UnitsJoin
 from thetastream.joins.plan import Plan
-from thetastream.models.base import Model
+from thetastream.models.base import Model, ModelName
 from thetastream.spark.session.configure import count_partitions
 
 OWN_OPTIONS = ("index", "archive_period")
@@ -83,7 +83,7 @@ class JoinTasks(Mapping[str, DataFrame]):
 def plan_tasks(
     streams: Mapping[str, Any],
     tasks: Mapping[str, Mapping[str, Any]],
-    model: Model | str | None,
+    model: Model | ModelName | None,
     options: Mapping[str, Any],
 ) -> JoinTasks:
     """Plan the tasks of ``th.join_many``. It takes the parameters of ``th.join_many``."""

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, TypeGuard
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.models.drawing import Drawing, row
 
+ModelName: TypeAlias = Literal["auto", "spark"]
+"""What ``model=`` may be beside a model: the planner chooses, or Spark joins."""
 AUTO = "auto"
 """The value of a setting that the planner chooses."""
 CHANGEABLE: Mapping[str, bool] = {"is_changeable": True}

@@ -19,6 +19,7 @@ from thetastream.core.sides import Role, Side
 from thetastream.models.base import Hashes, Model, Route, is_positive, read_positive_pair, split
 from thetastream.models.drawing import Drawing, columns
 from thetastream.models.subgroups import (
+    Routing,
     check_routing,
     count_units,
     describe_routing,
@@ -92,7 +93,7 @@ class Biclique(Model):
 
     units: tuple[Units, Units] | int = (1, 1)
     subgroups: tuple[int, int] | int = (1, 1)
-    routing: str = "auto"
+    routing: Routing = "auto"
     name: ClassVar[str] = "biclique"
     sizes: ClassVar[tuple[str, ...]] = ("units", "subgroups")
 

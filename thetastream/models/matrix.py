@@ -23,6 +23,7 @@ from thetastream.core.sides import Role, Side
 from thetastream.models.base import Hashes, Model, Places, Route, read_positive_pair
 from thetastream.models.drawing import Drawing, grid
 from thetastream.models.subgroups import (
+    Routing,
     check_routing,
     count_units,
     describe_routing,
@@ -66,7 +67,7 @@ class Matrix(Model):
     rows: int = 1
     columns: int = 1
     subgroups: tuple[int, int] | int = (1, 1)
-    routing: str = "auto"
+    routing: Routing = "auto"
     name: ClassVar[str] = "matrix"
     sizes: ClassVar[tuple[str, ...]] = ("rows", "columns")
 

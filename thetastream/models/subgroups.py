@@ -5,6 +5,7 @@ names its subgroup, and its hash names the unit inside.
 """
 
 from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.models.base import Hashes, Places, split
 
-ROUTINGS = ("auto", "random", "hash", "range")
+Routing: TypeAlias = Literal["auto", "random", "hash", "range"]
+"""What names the subgroup of a tuple."""
+ROUTINGS = get_args(Routing)
 
 
 def check_routing(routing: str, subgroups: tuple[int, int]) -> None:

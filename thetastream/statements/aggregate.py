@@ -14,7 +14,7 @@ from thetastream.families.options import StatementOptions, takes
 from thetastream.joins.ask.condition import On
 from thetastream.joins.ask.streams import read_frames
 from thetastream.lowering.domains import quote
-from thetastream.models.base import Model
+from thetastream.models.base import Model, ModelName
 from thetastream.statements.join_results import evaluate_select, plan_select
 from thetastream.statements.join_select import JoinSelect
 
@@ -30,7 +30,7 @@ def aggregate(
     group_by: str | Sequence[str] = (),
     aggs: Mapping[str, str] | None = None,
     having: str | None = None,
-    model: Model | str | None = None,
+    model: Model | ModelName | None = None,
     **options: Unpack[StatementOptions],
 ) -> DataFrame:
     """Aggregate the results of a join by groups, while they are found.

@@ -19,7 +19,7 @@ from thetastream.joins.ask.refusals import unlogged
 from thetastream.joins.compose.nested import NestedJoin
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
-from thetastream.models.base import Model
+from thetastream.models.base import Model, ModelName
 from thetastream.spark.event_time import list_marked
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
 from thetastream.statements.from_clause import (
@@ -45,7 +45,7 @@ class Evaluation:
     spark: SparkSession
     streams: Mapping[str, DataFrame]
     """The inputs that the user gave, by name in lower case."""
-    model: Model | str | None
+    model: Model | ModelName | None
     options: Mapping[str, Any]
     """The options of ``thetastream.families.options.StatementOptions`` that the user gave."""
     explanations: list[Callable[[], str]] = field(default_factory=list)

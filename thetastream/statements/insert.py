@@ -17,7 +17,7 @@ from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.spans import read_trigger
 from thetastream.families.options import StatementOptions, takes
 from thetastream.families.views.planner import is_surely_grouped
-from thetastream.models.base import Model
+from thetastream.models.base import Model, ModelName
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 from thetastream.statements.sql import run_script
 
@@ -46,7 +46,7 @@ def insert(
     mode: str = "append",
     trigger: str | None = None,
     name: str | None = None,
-    model: Model | str | None = None,
+    model: Model | ModelName | None = None,
     **options: Unpack[StatementOptions],
 ) -> StreamingQuery | None:
     """Run ``INSERT INTO sink SELECT ...``: start a query over streams, or write the rows of batch inputs.

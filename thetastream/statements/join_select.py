@@ -17,7 +17,7 @@ from thetastream.core.spans import Within
 from thetastream.joins.ask.condition import Conjunct, On
 from thetastream.joins.ask.request import read_how
 from thetastream.joins.compose.nested import NestedJoin
-from thetastream.models.base import Model
+from thetastream.models.base import Model, ModelName
 from thetastream.spark.session.configure import choose_name_key
 from thetastream.statements.from_clause import MergedColumns
 
@@ -30,7 +30,7 @@ class JoinSelect:
     frames: Mapping[str, DataFrame]
     on: On
     within: Within
-    model: Model | str | None
+    model: Model | ModelName | None
     options: Mapping[str, Any]
     every: str | timedelta | None = None
     """How far the watermark must move before groups are updated again; None updates them in every epoch."""

@@ -17,7 +17,7 @@ from thetastream.core.errors import QueryError
 from thetastream.families.options import StatementOptions, list_options, refuse_unknown, takes
 from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.compose.lookups import leave_unstaged
-from thetastream.models.base import Model
+from thetastream.models.base import Model, ModelName
 from thetastream.statements.evaluate import Evaluation, read_inputs
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def sql(
     spark: SparkSession,
     text: str,
     streams: "Mapping[str, Input] | None" = None,
-    model: Model | str | None = None,
+    model: Model | ModelName | None = None,
     **options: Unpack[StatementOptions],
 ) -> DataFrame:
     """Run a streaming SQL statement, or several with semicolons between them.
@@ -86,7 +86,7 @@ def explain(
     spark: SparkSession,
     text: str,
     streams: Mapping[str, Any] | None = None,
-    model: Model | str | None = None,
+    model: Model | ModelName | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> str:
     """Explain the plan of the last statement; parameters and errors are those of ``sql``."""
@@ -100,7 +100,7 @@ def run_script(
     spark: SparkSession,
     statements: Sequence[Statement],
     streams: Mapping[str, Any] | None,
-    model: Model | str | None,
+    model: Model | ModelName | None,
     options: Mapping[str, Any],
 ) -> DataFrame:
     """Run statements and return the rows of the last one; its INSERT INTO is left to the caller."""
