@@ -2,8 +2,8 @@
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
 DuckDB; aggregate; outer; outer-equi; backfill; calibrate; executors; floor; questions; index-shapes;
-join-trees; tables; similarity; predicate-cost; soak; overload; a paper (bistream, splitjoin, psp, esj);
-figures, for those of all papers; or the name of a figure.
+join-trees; tables; similarity; distances; predicate-cost; soak; overload; a paper (bistream, splitjoin, psp,
+esj); figures, for those of all papers; or the name of a figure.
 Figures, soak, overload and predicate-cost have options of their own: python -m bench figures --help.
 """
 
@@ -33,6 +33,7 @@ MEASUREMENTS = {
     "join-trees": "bench.core.join_trees",
     "tables": "bench.core.tables.run",
     "similarity": "bench.core.similarity",
+    "distances": "bench.core.distances",
 }
 """Benchmarks that compare no engines, with the same options as those that do, by name."""
 QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}

@@ -4,21 +4,24 @@
     top       { (a, b) : b is one of the 10 most similar of a, or ties with the last }
 
 *In this process*, by CPU time of one thread: the bare product of the matrices, the join by an index as units
-run it, and the join by a Python predicate over all pairs. *As a query*: two streams in one epoch (near), and
-a batch DataFrame beside a table (top), beside a Python predicate and beside Spark's own ``nearestByJoin``,
-which get fewer vectors because they compare pairs one by one. The memory is the largest proportional set size
-of a Python worker. Answers are compared with products in double precision. The exit code is 1 if one differs.
+run it, the join by a Python predicate over all pairs, and FAISS if it is installed: its exact index, and its
+graph (HNSW) with the least effort that finds 99 % of the ten most similar, with the time to build it. *As a
+query*: two streams in one epoch (near), and a batch DataFrame beside a table (top), beside a Python predicate
+and beside Spark's own ``nearestByJoin``, which get fewer vectors because they compare pairs one by one. The
+memory is the largest proportional set size of a Python worker. Answers are compared with products in double
+precision. The exit code is 1 if one differs.
 """
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,7 @@ WINDOW = 20_000
 PREDICATE, OWN = 200, 100
 """Left vectors of a Python predicate, and of Spark's own join."""
 TILE = 1024, 4096
+FLAT, GRAPH = "FAISS, exact", "FAISS, HNSW with recall 0.99"
 MARGIN = 1e-6
 """Values nearer than this to the limit, or to the tenth value, may differ in single precision."""
 COSINE = "vector_cosine_similarity"
@@ -66,6 +70,11 @@ def draw(n: int, seed: int) -> Singles:
         centres[random.integers(len(centres), size=n)] + random.normal(size=(n, FLOATS)) * scale * spread
     )
     return vectors.astype(np.float32)
+
+
+def draw_inputs(n: int, seed: int) -> tuple[Singles, Singles]:
+    """Draw the vectors of both inputs."""
+    return draw(n, seed), draw(n + 1, seed)[:n]
 
 
 @dataclass(frozen=True)
@@ -155,12 +164,17 @@ def look_up(lookup: inside.Lookup, left: Singles, right: Singles) -> int:
     return sum(len(columns[0]) for columns in lookup.answer(probes, table))
 
 
-def measure_here(case: str, way: str, left: Singles, right: Singles, expected: Expected) -> Row:
+def measure_here(case: str, way: str, left: Singles, right: Singles, seed: int, expected: Expected) -> Row:
     """Measure one way in this process, by CPU time."""
+    effort = choose_effort(len(right), seed) if way == GRAPH else 0
     before_s, before_cpu_s = time.perf_counter(), time.process_time()
     n = None
     if way == "bare product":
         multiply(left, right)
+    elif way == FLAT:
+        n = search_faiss(case, left, right)
+    elif way == GRAPH:
+        n = search_graph(effort, left, right)
     else:
         n = look_up(describe_lookup(case, way == "an index"), left, right)
     cpu_s, seconds = time.process_time() - before_cpu_s, time.perf_counter() - before_s
@@ -171,6 +185,52 @@ def measure_here(case: str, way: str, left: Singles, right: Singles, expected: E
         "results": n,
         "is_correct": n is None or expected.has(n),
     }
+
+
+def has_faiss() -> bool:
+    """Whether FAISS is installed."""
+    return importlib.util.find_spec("faiss") is not None
+
+
+def open_faiss(right: Singles, is_graph: bool = False) -> Any:
+    """Put vectors into an index of FAISS, on one thread."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    index = faiss.IndexFlatIP(FLOATS)
+    if is_graph:
+        index = faiss.IndexHNSWFlat(FLOATS, 32, faiss.METRIC_INNER_PRODUCT)
+    index.add(normalise(right).astype(np.float32))
+    return index
+
+
+def search_faiss(case: str, left: Singles, right: Singles) -> int:
+    """Count the results by the exact index of FAISS."""
+    index, probes = open_faiss(right), normalise(left).astype(np.float32)
+    if case == "near":
+        return int(index.range_search(probes, LIMIT)[0][-1])
+    return int(index.search(probes, K)[1].size)
+
+
+@cache
+def choose_effort(n: int, seed: int) -> int:
+    """Find the least effort of the graph, a power of two, with which it finds 99 % of the most similar."""
+    left, right = draw_inputs(n, seed)
+    probes = normalise(left[:1000]).astype(np.float32)
+    wanted, graph = open_faiss(right).search(probes, K)[1], open_faiss(right, is_graph=True)
+    for effort in (2**power for power in range(4, 14)):
+        graph.hnsw.efSearch = effort
+        found = graph.search(probes, K)[1]
+        if sum(len({*a} & {*b}) for a, b in zip(wanted, found, strict=True)) >= 0.99 * wanted.size:
+            return effort
+    raise RuntimeError("the graph does not find 99 % of the most similar")
+
+
+def search_graph(effort: int, left: Singles, right: Singles) -> int:
+    """Count the results by the graph of FAISS."""
+    graph = open_faiss(right, is_graph=True)
+    graph.hnsw.efSearch = effort
+    return int(graph.search(normalise(left).astype(np.float32), K)[1].size)
 
 
 # As a query
@@ -257,7 +317,7 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
     # Units multiply with one thread, because each core has a task.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     n = asked.window or WINDOW
-    left, right = draw(n, asked.seed), draw(n + 1, asked.seed)[:n]
+    left, right = draw_inputs(n, asked.seed)
     look_up(describe_lookup("top", True), left[:100], right[:5000])  # loads kernels
     look_up(describe_lookup("near", True), left[:100], right[:5000])
     points: dict[tuple[str, str, str], tuple[int, Callable[[], Row]]] = {}
@@ -268,14 +328,13 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
             expected[case, n_left] = count_results(case, left[:n_left], right)
         points[case, way, where] = n_left, partial(measure, expected[case, n_left])
 
-    for case, way in (
-        ("near", "bare product"),
-        ("near", "an index"),
-        ("near", "a predicate"),
-        ("top", "an index"),
-    ):
+    here = [("near", "bare product"), ("near", "an index"), ("near", "a predicate"), ("top", "an index")]
+    if has_faiss():
+        here += [("near", FLAT), ("top", FLAT), ("top", GRAPH)]
+    for case, way in here:
         n_left = min(n, PREDICATE) if way == "a predicate" else n
-        add(case, way, "one thread", n_left, partial(measure_here, case, way, left[:n_left], right))
+        run_here = partial(measure_here, case, way, left[:n_left], right, asked.seed)
+        add(case, way, "one thread", n_left, run_here)
     with contextlib.closing(Clock()) as clock:
         session = clock.session()
         announce("warming up")
