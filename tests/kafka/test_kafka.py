@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
-import pytest
 
-from tests.kafka.conftest import JARS
-from tests.support.kafka import Broker, fetch_connector
+from tests.support.kafka import Broker
 
 POISON: list[str | None] = ["{", "[1, 2]", '{"id": "x", "x": 1, "ts": "2026-01-05T09:30:00Z"}', None, ""]
 NO_TIME = '{"id": 1, "x": 1}'
@@ -61,11 +59,6 @@ JSON = f'decode = "json"\nschema = "{COLUMNS}"'
 AVRO = f"decode = \"avro\"\nschema_id = 7\nschema = '{AVRO_SCHEMA}'"
 Tuple = tuple[int, int, int]
 """id, x, and the second of the event time."""
-
-
-@pytest.fixture(scope="session")
-def connector() -> str:
-    return fetch_connector(JARS)
 
 
 def draw(n: int, seed: int, first: int = 0) -> list[Tuple]:

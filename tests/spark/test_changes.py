@@ -152,10 +152,24 @@ def test_what_a_stream_of_changes_cannot_have_is_refused(
         th.join({"a": timed.select("id", "ts"), "b": other}, on="a.id < b.id", within="1m")
     with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
         th.aggregate({"a": timed, "b": other}, on="a.id < b.id", within="1m", aggs={"n": "count(*)"})
-    with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
-        th.sql(spark, "SELECT a.id FROM a JOIN b ON a.id < b.id", streams={"a": timed, "b": other})
-    with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
-        th.sql(spark, "SELECT count(*) AS n FROM a GROUP BY id", streams={"a": timed})
+    for items in ("count(*) AS n FROM a GROUP BY id", "DISTINCT id FROM a", "id FROM a HAVING id > 1"):
+        with pytest.raises(th.QueryError, match=r"CHANGES_AGGREGATE.*rows of a may be deleted"):
+            th.sql(spark, f"SELECT {items}", streams={"a": timed})
+    joined = "FROM a JOIN b ON a.id < b.id WITHIN 1 minute"
+    for statement in (
+        f"SELECT DISTINCT a.id {joined}",
+        f"SELECT a.id, count(*) AS n {joined} GROUP BY a.id",
+        f"SELECT histogram_numeric(a.id, 5) {joined}",
+        f"SELECT count(*) AS n FROM (SELECT a.id {joined}) AS p",
+    ):
+        with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
+            th.sql(spark, statement, streams={"a": timed, "b": other})
+    with pytest.raises(th.QueryError, match="STREAM_COUNT"):
+        th.sql(
+            spark,
+            "SELECT a.id FROM a LEFT JOIN b ON a.id < b.id LEFT JOIN c ON b.id = c.id WITHIN 1 minute",
+            streams={"a": timed, "b": other, "c": other},
+        )
     with pytest.raises(th.QueryError, match="TASKS"):
         th.join_many({"a": timed, "b": other}, {"one": {"on": "a.id < b.id", "within": "1m"}})
     table = spark.createDataFrame([(1,)], "id INT")
@@ -311,3 +325,33 @@ def test_groups_of_changes_are_rows(spark: SparkSession) -> None:
         counted = th.join({"g": groups.agg(F.expr(n)), "b": bids}, on="g.id = b.order")
         assert counted.columns == ["g", "b"]
         assert {row.g.id: row.g.n for row in counted.collect()} == expected
+
+
+def test_a_statement_over_changes_has_changes(spark: SparkSession, tmp_path: Path) -> None:
+    orders = spark.createDataFrame([(1, 5, 1), (2, 6, 1), (2, 6, -1), (3, 7, -1)], "id INT, price INT, w INT")
+    bids = spark.createDataFrame([(1, 10), (2, 11)], "order INT, bid INT")
+    streams = {"o": th.changes(orders, sign="w"), "b": bids}
+
+    def run(statement: str) -> list[tuple[Any, ...]]:
+        rows = th.sql(spark, statement, streams=streams)
+        assert rows.schema["_change_type"].metadata
+        return sorted(map(tuple, rows.collect()))
+
+    joined = "FROM o JOIN b ON o.id >= b.order"
+    expected = [(1, 10, "insert"), (3, 10, "delete"), (3, 11, "delete")]
+    assert run(f"SELECT o.id, bid {joined}") == expected
+    assert run(f"SELECT id, b.bid, _change_type {joined} WHERE price < 9 -- and no more") == expected
+    assert run(f"SELECT * {joined}")[0] == (1, 5, 1, 10, "insert")
+    assert run("SELECT id FROM o WHERE price > 5") == [(2, "delete"), (2, "insert"), (3, "delete")]
+    assert len(run("SELECT * FROM o")[0]) == 3
+    using = "FROM o JOIN (SELECT order AS id, bid FROM b) AS b USING (id)"
+    assert run(f"SELECT * {using}") == [(1, 5, 10, "insert")]
+    assert run("SELECT o.id, b.bid FROM o LEFT JOIN b ON o.id = b.order") == [
+        (1, 10, "insert"),
+        (3, None, "delete"),
+    ]
+    nested = f"SELECT p.id, c.bid FROM (SELECT o.id, b.order {joined}) AS p JOIN b AS c ON p.order = c.order"
+    assert run(nested) == expected
+    th.sql(spark, f"CREATE OR REPLACE VIEW found (a, b) AS SELECT o.id, bid {joined}", streams=streams)
+    assert spark.table("found").columns == ["a", "b", "_change_type"]
+    assert th.sql(spark, "SELECT a FROM found").columns == ["a", "_change_type"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
-from thetastream.families.options import JoinOptions, TaskOptions
+from thetastream.families.options import TaskOptions
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.lowering.lower import Lowered
@@ -25,11 +25,6 @@ def find_changes_problems(request: JoinRequest, door: type) -> Iterator[QueryErr
     rows, options = f"rows of {', '.join(changing)} may be deleted", request.options
     if door is TaskOptions:
         yield QueryError("TASKS", f"{rows}, and join tasks have no deletes; use th.join for each task")
-    elif door is not JoinOptions:
-        what = f"{rows}, and groups and statements count a delete as one more row"
-        yield QueryError(
-            "CHANGES_AGGREGATE", f"{what}; use th.join, write its results with th.write, and ask the store"
-        )
     if len(request.streams) != 2:
         what = f"{rows}, and a join of more than two streams has no deletes"
         yield QueryError("STREAM_COUNT", f"{what}; join the result of th.join with the third stream")

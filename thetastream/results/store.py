@@ -331,12 +331,23 @@ class Store(ABC):
         until: Any = None,
         key: Mapping[str, Any] | None = None,
         changes: bool = False,
+        most_bytes: int | None = None,
     ) -> Any:
-        """Open the results that ``read`` returns, as a table or a data set of Arrow."""
+        """Open the results that ``read`` returns, as a table or a data set of Arrow.
+
+        If rows may be deleted, changes are loaded to add them up, at most ``most_bytes`` of them.
+
+        Raises
+        ------
+        QueryError
+            TOO_LARGE if there are more.
+        """
         description = self.description
         selection = Selection.read(description, since, until, key)
         rows = self._open(lambda history: select(history, snapshot, selection), selection, description)
-        return add_up(load(rows, self)) if description.has_deletes and not changes else rows
+        if changes or not description.has_deletes:
+            return rows
+        return add_up(load(rows, self) if most_bytes is None else load_bounded(rows, self, most_bytes))
 
     def read(
         self,
@@ -493,6 +504,28 @@ def load(rows: Any, store: Store) -> pa.Table:
     """Read rows that a store has opened."""
     with refuse_damage(str(store), store):
         return rows if isinstance(rows, pa.Table) else rows.to_table()
+
+
+def load_bounded(rows: Any, store: Store, most_bytes: int) -> pa.Table:
+    """Read changes that a store has opened, if they have at most this many bytes.
+
+    Raises
+    ------
+    QueryError
+        TOO_LARGE.
+    """
+    from thetastream.results.frugal_rows import FrugalRows  # it loads pyarrow.dataset
+
+    kept: list[pa.RecordBatch] = []
+    with refuse_damage(str(store), store):
+        batches = rows.to_batches() if isinstance(rows, pa.Table) else FrugalRows(rows).scanner().to_batches()
+        for batch in batches:
+            most_bytes -= batch.nbytes
+            if most_bytes < 0:
+                what = f"rows of {store} may be deleted, and its changes are too large to be added up"
+                raise QueryError("TOO_LARGE", f"{what}: ask for less, by since, until or key")
+            kept.append(batch)
+    return pa.Table.from_batches(kept, rows.schema)
 
 
 @contextmanager

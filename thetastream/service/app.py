@@ -206,7 +206,8 @@ def add_store_routes(app: FastAPI, door: Door, stores: Mapping[str, Store], limi
     ) -> Response:
         door.admit(request, "ask", name, **body.model_dump(exclude_unset=True))
         store = questions.find_store(name)
-        open_rows = partial(store.open, body.snapshot, body.since, body.until, body.key)
+        asked = body.snapshot, body.since, body.until, body.key
+        open_rows = partial(store.open, *asked, most_bytes=questions.most_bytes)
         return await questions.answer(request, open_rows, body.sql, accept)
 
     @app.get("/stores/{name}/subscribe", response_class=Response, responses={**PROBLEMS, **EVENTS})

@@ -50,6 +50,11 @@ class Questions:
         self._memory_of_few = ResponseMemory(limits.question_bytes)
         self._memory_of_events = ResponseMemory(limits.question_bytes * limits.questions)
 
+    @property
+    def most_bytes(self) -> int:
+        """The memory of one question, in bytes."""
+        return self._limits.question_bytes
+
     def find_store(self, name: str) -> Store:
         """Find a store by its name.
 

@@ -21,7 +21,7 @@ from thetastream.spark.event_time import is_grouped, list_marked
 
 _TYPES = {INSERT: INSERT, "update_postimage": INSERT, DELETE: DELETE, "update_preimage": DELETE}
 """The types of changes that Delta and Spark name, and what each of them is here."""
-_OF_COMMITS = ("_commit_version", "_commit_timestamp")
+OF_COMMITS = ("_commit_version", "_commit_timestamp")
 """The columns of a change feed that differ between the insert and the delete of a row."""
 
 
@@ -52,7 +52,7 @@ def read_changes(df: DataFrame, sign: str | None) -> DataFrame:
         if not isinstance(type_, StringType):
             what = f"the column {CHANGE_TYPE!r} must be a text and is {type_.simpleString()}"
             raise QueryError("CHANGES_COLUMN", f"{what}; if it has 1 and -1, write sign={CHANGE_TYPE!r}")
-        found, dropped = _read_type(), {CHANGE_TYPE, *_OF_COMMITS}
+        found, dropped = _read_type(), {CHANGE_TYPE, *OF_COMMITS}
     else:
         what = f"the stream has no column {CHANGE_TYPE!r}, but {known}"
         hint = 'read the table with .option("readChangeFeed", "true"), or name a column of 1 and -1: sign="w"'

@@ -11,7 +11,7 @@ from thetastream.aggregates import NotFoldable
 from thetastream.conditions import make_error_at
 from thetastream.conditions.clauses import find_endless
 from thetastream.conditions.statement import Select, Source
-from thetastream.core.columns import CHANGES
+from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.families.views.planner import is_surely_grouped
 from thetastream.joins.ask.catalyst import escape_braces
@@ -20,7 +20,7 @@ from thetastream.joins.compose.nested import NestedJoin
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model, ModelName
-from thetastream.spark.event_time import list_marked
+from thetastream.spark.changes import find_change_type
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
 from thetastream.statements.from_clause import (
     MergedColumns,
@@ -32,7 +32,7 @@ from thetastream.statements.from_clause import (
 from thetastream.statements.grouped import fold_groups, inline
 from thetastream.statements.join_results import SelectResults, evaluate_select, plan_select
 from thetastream.statements.join_select import JoinSelect
-from thetastream.statements.select import find_select_problems
+from thetastream.statements.select import add_change_type, find_changes_problem, find_select_problems
 
 
 @dataclass
@@ -169,11 +169,10 @@ class Evaluation:
     def _select_one(self, select: Select, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Evaluate a SELECT over one input by Spark alone."""
         ((alias, frame),) = frames.items()
-        if list_marked(frame.schema, CHANGES):
-            what = f"rows of {alias} may be deleted, and statements count a delete as one more row"
-            hint = "use th.join, write its results with th.write, and ask the store"
-            raise QueryError("CHANGES_AGGREGATE", f"{what}; {hint}")
         clauses = select.clauses
+        has_deletes = find_change_type(alias, frame) is not None
+        problem = find_changes_problem(alias, clauses) if has_deletes else None
+        raise_problems([] if problem is None else [problem])
         if frame.isStreaming:
             raise_problems(list(find_endless(clauses)))
             if select.is_distinct:
@@ -207,6 +206,8 @@ class Evaluation:
         texts = [phrase.text for phrase in phrases]
         try:
             rows = run(texts)
+            if has_deletes and CHANGE_TYPE not in rows.columns:
+                rows = run([add_change_type(texts[0]), *texts[1:]])
         except AnalysisException:
             raise_problems(sort_problems(list(find_list_problems(ask, phrases, texts))))
             raise

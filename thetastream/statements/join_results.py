@@ -19,7 +19,7 @@ from thetastream.joins.plan import Plan, remember_built
 from thetastream.joins.planning import plan_join
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.join_select import JoinSelect, find_names, find_names_in
-from thetastream.statements.select import select_rows
+from thetastream.statements.select import find_changes_problem, select_rows
 
 
 def plan_select(join_select: JoinSelect) -> Joined:
@@ -58,6 +58,9 @@ def plan_select(join_select: JoinSelect) -> Joined:
             bounds_watermark=join_select.every is not None,
         )
         join = plan_join(request, frames)
+    if join.facts.has_deletes:
+        problem = find_changes_problem(" and ".join(frames), join_select.clauses)
+        raise_problems([] if problem is None else [problem])
     if any(stream.is_streaming for stream in join.inputs) and not join.facts.is_prompt:
         what = f"{join_select.model!r} may find results of {len(join.inputs)} streams behind the watermark"
         raise QueryError(

@@ -10,14 +10,16 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, make_error_at, tokenize
 from thetastream.conditions.clauses import SelectClauses
-from thetastream.core.columns import MARK
+from thetastream.core.columns import CHANGE_TYPE, MARK
 from thetastream.core.errors import QueryError, raise_problems
+from thetastream.families.views.planner import is_surely_grouped
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
+from thetastream.spark.changes import mark_changes
 from thetastream.statements.errors import find_list_problems, sort_problems
 from thetastream.statements.join_select import JoinSelect, is_star
 
@@ -34,11 +36,37 @@ class Selected(NamedTuple):
     """The items that are selected, if the rows are those of the join; None if some are dropped or changed."""
 
 
+def find_changes_problem(name: str, clauses: SelectClauses) -> QueryError | None:
+    """Return an error if a SELECT over rows of ``name`` that may be deleted would count a delete as a row."""
+    is_grouped = is_surely_grouped(clauses.items, clauses.group_by) or clauses.having is not None
+    return refuse_changes(name) if is_grouped or clauses.is_distinct or clauses.tail else None
+
+
+def refuse_changes(name: str) -> QueryError:
+    """Make the error of a SELECT over rows of ``name`` that may be deleted."""
+    what = f"rows of {name} may be deleted, and groups, DISTINCT, ORDER BY and LIMIT count a delete as a row"
+    return QueryError("CHANGES_AGGREGATE", f"{what}; write the rows into a store, and ask the store")
+
+
+def add_change_type(items: str) -> str:
+    """Add the type of the change to a select list, unless the list has it.
+
+    >>> add_change_type("a.id, b.id")
+    'a.id, b.id\\n, `_change_type`'
+    """
+    listed = (item.text.strip("`").casefold() for item in tokenize(items).split_at_commas())
+    return items if CHANGE_TYPE in listed else f"{items}\n, {quote(CHANGE_TYPE)}"
+
+
 def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> Selected:
     """Evaluate the select list and its groups over the results of the join."""
     clauses = join_select.clauses
     rows = _add_names(join_select, join)
     items = write_out_stars(clauses.items, join_select.star)
+    if join.facts.has_deletes:
+        if _is_grouped(spark, clauses, items, rows):
+            raise refuse_changes(" and ".join(join_select.frames))
+        items = add_change_type(items)
     is_bounded = clauses.is_distinct and rows.isStreaming and clauses.group_by is None
     word = "SELECT DISTINCT" if clauses.is_distinct and not is_bounded else "SELECT"
     if is_bounded:
@@ -137,6 +165,7 @@ def _add_names(join_select: JoinSelect, join: Joined) -> DataFrame:
     watermark at which it is found.
     """
     pairs, facts = join.results(), join.facts
+    pairs = mark_changes(pairs) if facts.has_deletes else pairs
     owners = _find_owners(
         join_select,
         {s.alias: [name for name, _ in s.types] for s in join.inputs if s.alias in join_select.shown},

@@ -13,11 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.conditions import make_error_at
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Statement, View
+from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
 from thetastream.families.options import StatementOptions, list_options, refuse_unknown, takes
 from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.compose.lookups import leave_unstaged
 from thetastream.models.base import Model, ModelName
+from thetastream.spark.changes import is_changes
 from thetastream.statements.evaluate import Evaluation, read_inputs
 
 if TYPE_CHECKING:
@@ -136,10 +138,13 @@ def name_columns(text: str, head: View | Insert, rows: DataFrame) -> DataFrame:
     """Give rows the columns that a statement names, if it names any."""
     if not head.columns:
         return rows
-    if len(head.columns) != len(rows.columns):
+    names = list(head.columns)
+    if is_changes(rows.schema) and rows.columns[-1] == CHANGE_TYPE != names[-1]:
+        names.append(CHANGE_TYPE)
+    if len(names) != len(rows.columns):
         what = f"{len(head.columns)} columns are named, but the SELECT has {len(rows.columns)}"
         raise make_error_at(text, head.start, what, "COLUMN_COUNT")
-    return rows.toDF(*head.columns)
+    return rows.toDF(*names)
 
 
 def _create_view(text: str, view: View, rows: DataFrame) -> None:

@@ -11,6 +11,7 @@ from thetastream.app.cli.jobs import write_template
 from thetastream.app.job.check import check_job
 from thetastream.app.job.document import examine
 from thetastream.app.job.schemas import find_columns
+from thetastream.app.job.source_tables import find_source_columns, parse_source
 
 JOB = '''\
 # A comment
@@ -195,3 +196,23 @@ def test_what_follows_from_a_misspelt_key_is_no_error_of_its_own(tmp_path):
     assert found == ["UNKNOWN_KEY"]
     found = [f for f in check(tmp_path, text.replace('event_tme = "ts"', "")) if f.section == "sources.asks"]
     assert [f.condition for f in found] == ["MISSING_KEY"] * 2
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ({"changes": {"format": "debezium", "row": "id INT, at BIGINT"}}, {"id": "INT", "at": "BIGINT"}),
+        (
+            {"changes": {"format": "debezium", "row": "id INT"}, "select": ["id", "1 AS one"]},
+            {"id": "", "one": ""},
+        ),
+        (
+            {"decode": "json", "schema": "id INT, w INT", "changes": {"sign": "w"}},
+            {"id": "INT"},
+        ),
+        ({"changes": {"format": "debezium"}}, None),
+    ],
+)
+def test_columns_of_a_source_of_changes(table, columns, tmp_path):
+    source = parse_source("a", {"format": "kafka", **table}, tmp_path, [])
+    assert find_source_columns(source) == columns

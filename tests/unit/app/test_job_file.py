@@ -142,6 +142,8 @@ def test_wrong_tables_of_a_job_are_refused(table, expected, tmp_path):
          "not an Avro"),
         ({"sources": {"a": KAFKA | {"decode": "json", "schema": VALUE, "schema_id": 1}, "b": RATE}},
          "UNKNOWN_KEY", "avro"),
+        ({"sources": {"a": RATE | {"changes": {"sing": "w"}}, "b": RATE}}, "UNKNOWN_KEY", "'sign'"),
+        ({"sources": {"a": RATE | {"changes": {"sign": 3}}, "b": RATE}}, "BAD_VALUE", "changes of"),
         ({"sources": {"a": RATE | {"decode": "json", "schema": VALUE}, "b": RATE}}, "UNKNOWN_KEY", "kafka"),
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
         ({"sink": {"store": "parqet", "path": "o"}}, "BAD_VALUE", "did you mean 'parquet'"),

@@ -42,7 +42,6 @@ PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",)))
 @pytest.mark.parametrize(
     ("condition", "changed", "door"),
     [
-        ("CHANGES_AGGREGATE", {}, StatementOptions),
         ("TASKS", {}, TaskOptions),
         ("STREAM_COUNT", {"aliases": "abc"}, JoinOptions),
         ("HOW", {"how": find_nearest(th.Nearest(1, by="a.x - b.x"))}, JoinOptions),
@@ -61,6 +60,10 @@ def test_what_a_join_of_changes_cannot_have(condition: str, changed: dict[str, A
     assert [problem.condition for problem in found] == [condition]
     assert "rows of a may be deleted" in found[0].message
     assert not list(find_changes_problems(make_request(ON, **changed), door))
+
+
+def test_a_statement_may_join_changes() -> None:
+    assert not list(find_changes_problems(make_changes(), StatementOptions))
 
 
 def test_tables_beside_changes_and_an_alias_of_the_column_are_refused() -> None:

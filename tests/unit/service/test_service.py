@@ -170,3 +170,26 @@ def test_two_services_of_one_store_answer_alike(store: ParquetStore) -> None:
             found = [httpx.post(f"{each}/stores/pairs/query", json={}).json() for each in (one, other)]
             assert len(found[0]) == epoch + 2
             assert str(found[0]) == str(found[1])
+
+
+def test_a_store_of_changes_answers_with_the_rows_that_hold(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("_change_type", pa.string())])
+    held, store = Description(schema, has_deletes=True), ParquetStore(str(tmp_path))
+    store.describe(held)
+
+    def make(kinds: list[str], first: int = 0) -> pa.RecordBatch:
+        ids = range(first, first + len(kinds))
+        return pa.record_batch([ids, [f"{one:0500}" for one in ids], kinds], schema=schema)
+
+    commit_rows(store, 0, held, make(["insert"] * 1500))
+    commit_rows(store, 1, held, make(["delete"] * 1498))
+    with connect(store, limits=Limits(memory="8 MB", questions=4)) as client:
+        assert [row["id"] for row in ask(client)] == [1498, 1499]
+        assert ask(client, sql="SELECT count(*) AS n, min(id) AS id FROM results") == [{"n": 2, "id": 1498}]
+        # The rows that hold are few, but the service must not load all changes to find them.
+        commit_rows(store, 2, held, make(["insert"] * 1000, 2000))
+        for question in ({}, {"sql": "SELECT count(*) AS n FROM results"}):
+            answer = client.post("/stores/pairs/query", json=question)
+            assert (answer.status_code, answer.json()["condition"]) == (413, "TOO_LARGE")
+            assert "since, until or key" in answer.json()["message"]
+        assert ask(client, sql="SELECT count(*) AS n FROM results", snapshot=2) == [{"n": 2}]

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from thetastream.app.job.changing_tables import parse_table
-from thetastream.app.job.decoding import DECODERS
 from thetastream.app.job.names import find_name_problems, find_results
-from thetastream.app.job.schemas import Columns, find_columns
-from thetastream.app.job.source_tables import find_time_problems, parse_source
+from thetastream.app.job.schemas import Columns
+from thetastream.app.job.source_tables import find_source_columns, find_time_problems, parse_source
 from thetastream.app.job.spec import (
     Job,
     SinkSpec,
@@ -214,8 +213,7 @@ def _read_source(document: Document, name: str, table: object, folder: Path) -> 
     source = parse_source(name, table, folder, problems)
     if source is None:
         return
-    read = None if source.decode is None else DECODERS[source.decode].read_columns
-    columns = find_columns(source.format, source.schema, source.select, source.path, source.options, read)
+    columns = find_source_columns(source)
     problems += find_time_problems(source, columns)
     document.sources[name.casefold()], document.columns[name.casefold()] = source, columns
 

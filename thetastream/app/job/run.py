@@ -24,10 +24,12 @@ from thetastream.app.job.schemas import Columns
 from thetastream.app.job.spec import REPLAY, Job, SourceSpec, write_option
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import find_inputs
+from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
+from thetastream.joins.changes import DEBEZIUM, UPSERT
 from thetastream.joins.handle import Follower
 from thetastream.lowering.domains import quote
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
@@ -63,8 +65,24 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         frame = reader.load(source.path) if source.path is not None else reader.load()
         if source.decode is not None:
             frame = decode(frame, source)
+        if source.changes is not None and source.changes.get("format") == DEBEZIUM:
+            # The records are read first, and then the columns of the row.
+            changed = th.changes(frame, **source.changes)
+            if source.select:
+                changed = changed.selectExpr(*source.select, CHANGE_TYPE)
+            return _mark_time(changed, source)
         if source.select:
             frame = frame.selectExpr(*source.select)
+    if source.changes is None:
+        return _mark_time(frame, source)
+    if source.changes.get("format") == UPSERT:
+        # Units forget the rows of keys by the watermark before them.
+        return th.changes(_mark_time(frame, source), **source.changes)
+    return _mark_time(th.changes(frame, **source.changes), source)
+
+
+def _mark_time(frame: DataFrame, source: SourceSpec) -> DataFrame:
+    """Mark the event time of a source, if it has one."""
     if source.event_time is None:
         return frame
     if source.idle is None:

@@ -1,6 +1,6 @@
 """Reads the tables ``[sources.NAME]`` of ``job.toml``, and lists their errors.
 
-format, path, schema, event_time, delay, idle, rate, select, options, decode, schema_id, dead_letters
+format, path, schema, event_time, delay, idle, rate, select, options, decode, schema_id, dead_letters, changes
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from thetastream.app.job.decoding import DECODERS
-from thetastream.app.job.schemas import Columns
+from thetastream.app.job.schemas import Columns, find_columns, read_schema
 from thetastream.app.job.spec import (
     REPLAY,
     SourceSpec,
@@ -19,7 +19,10 @@ from thetastream.app.job.spec import (
     is_local,
     resolve,
 )
+from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
+from thetastream.joins.changes import DEBEZIUM
+from thetastream.spark.changes import OF_COMMITS
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 """The formats of sources that read files."""
@@ -41,8 +44,19 @@ _KEYS = {
     "decode": str,
     "schema_id": int,
     "dead_letters": str,
+    "changes": dict,
 }
 """The keys of a source, and the types of their values."""
+_CHANGES_KEYS = {
+    "format": str,
+    "sign": str,
+    "key": object,
+    "sequence": str,
+    "deleted": str,
+    "row": str,
+    "value": str,
+}
+"""The keys of ``changes``, which are the arguments of ``th.changes``."""
 
 
 def parse_source(
@@ -58,6 +72,7 @@ def parse_source(
     problems += _find_format_problems(table, where)
     problems += _find_decoding_problems(table, where)
     problems += _find_span_problems(table, where)
+    check_keys(get_table(table, "changes"), _CHANGES_KEYS, f"changes of {where}", problems)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
     format_ = table.get("format")
     if format_ is None or any(problem.condition == "BAD_VALUE" for problem in problems[before:]):
@@ -79,6 +94,7 @@ def parse_source(
         table.get("decode"),
         table.get("schema_id"),
         resolve(table["dead_letters"], folder) if "dead_letters" in table else None,
+        dict(table["changes"]) if "changes" in table else None,
     )
 
 
@@ -139,6 +155,19 @@ def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[Qu
             yield QueryError("BAD_VALUE", f"the schema of {where} cannot be used: {problem}")
     if "schema_id" in table and decode != "avro":
         yield QueryError("UNKNOWN_KEY", f'{where} has schema_id, which belongs to decode = "avro"')
+
+
+def find_source_columns(source: SourceSpec) -> Columns | None:
+    """Find the columns of a source; None if only Spark knows them."""
+    changes = source.changes
+    if changes is not None and changes.get("format") == DEBEZIUM and not source.select:
+        return read_schema(changes["row"]) if "row" in changes else None
+    read = None if source.decode is None else DECODERS[source.decode].read_columns
+    columns = find_columns(source.format, source.schema, source.select, source.path, source.options, read)
+    if columns is None or changes is None:
+        return columns
+    dropped = (CHANGE_TYPE, *OF_COMMITS, changes.get("sign"))
+    return {name: type_ for name, type_ in columns.items() if name not in dropped}
 
 
 def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[QueryError]:

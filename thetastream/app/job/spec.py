@@ -73,6 +73,8 @@ class SourceSpec:
     """The number in the header of Confluent's Avro records. None means that they have no header."""
     dead_letters: str | None = None
     """The folder of records that cannot be decoded. None means that they are dropped."""
+    changes: Mapping[str, Any] | None = None
+    """The arguments of ``th.changes``, if rows may be updated and deleted."""
 
 
 @dataclass(frozen=True)
