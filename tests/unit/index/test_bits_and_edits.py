@@ -30,6 +30,8 @@ def draw(name: str, random: np.random.Generator, n: int) -> pa.Array:
     if name == "levenshtein":
         texts = ["".join(random.choice([*LETTERS], random.integers(0, 9))) for _ in range(n)]
         texts += ["a" * 70, "", "𝒳" * 3]
+        # A row of the table has up to 64 characters in a word.
+        texts += ["".join(random.choice([*LETTERS], size)) for size in (63, 64, 65, 66, 90)]
         return pa.array([None if random.random() < 0.1 else text for text in texts], pa.string())
     type_ = TYPES[random.integers(len(TYPES))]
     most = 1 << (type_.bit_width - 1)

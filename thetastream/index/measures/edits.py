@@ -74,11 +74,14 @@ class EditDistance(PairMeasure):
             yield from pair_all(np.arange(len(places)), np.arange(rows.start, rows.stop), capacity)
             return
         _, most = find_interval(limit)
-        part = slice(rows.start, rows.stop)
-        mine = probes.lengths[places], probes.signatures[places]
-        theirs = stored.lengths[part], stored.signatures[part]
-        for found, columns in collect_places(partial(select_texts, *mine, *theirs, most), capacity):
-            yield found, columns + rows.start
+        # In the order of their lengths, the texts that are long enough and short enough lie side by side.
+        order = rows.start + np.argsort(stored.lengths[rows.start : rows.stop], kind="stable")
+        ordered, lengths = stored.lengths[order], probes.lengths[places]
+        first = np.searchsorted(ordered, lengths - most, side="left")
+        last = np.searchsorted(ordered, lengths + most, side="right")
+        signatures = probes.signatures[places], stored.signatures[order]
+        for found, columns in collect_places(partial(select_texts, *signatures, first, last, most), capacity):
+            yield found, order[columns]
 
 
 def _read_characters(column: pa.Array) -> tuple[npt.NDArray[np.uint32], Int64s]:
