@@ -11,13 +11,14 @@
 # make bench-peers   the same with Flink, Pathway and DataFusion, in a virtual environment of their own
 # make papers   the figures of the four papers, measured and drawn again (hours; it goes on where it stopped)
 # make soak   days in an hour, with restarts (ARGS="--minutes 3 --restart-seconds 60" for a short one)
-# make faults   1,000 faults of processes, disks and files that strike running queries (hours; it goes on where it stopped)
+# make faults   1,000 faults of processes, disks and files that strike running queries and services (hours; it goes on where it stopped)
+# make damages  500 damages of each kind of file: segments, messages, control files, stores, checkpoints (hours; it goes on)
 # make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own;
 #                           make smoke runs those that depend on the version
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-hdfs test-stores demo-kafka lint audit docs bench bench-peers papers soak faults machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-hdfs test-stores demo-kafka lint audit docs bench bench-peers papers soak faults damages machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -121,6 +122,9 @@ soak: machine $(VENV)/.dev
 
 faults: machine $(VENV)/.dev $(VENV)/.java-classes
 	@$(BIN)/python -m tests.support.campaign out/faults $(ARGS)
+
+damages: machine $(VENV)/.dev $(VENV)/.java-classes
+	@$(BIN)/python -m tests.support.damages out/damages $(ARGS)
 
 machine:
 	@.ci/machine >/dev/null

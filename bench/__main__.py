@@ -2,9 +2,9 @@
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
 DuckDB; aggregate; outer; outer-equi; backfill; calibrate; executors; floor; questions; index-shapes;
-join-trees; tables; similarity; distances; predicate-cost; soak; overload; a paper (bistream, splitjoin, psp,
-esj); figures, for those of all papers; or the name of a figure.
-Figures, soak, overload and predicate-cost have options of their own: python -m bench figures --help.
+join-trees; tables; similarity; distances; predicate-cost; soak; overload; serving; a paper (bistream,
+splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
+Figures, soak, overload, serving and predicate-cost have options of their own: python -m bench figures --help.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from bench.core.suites import SUITES, Suite, list_pairs, list_tasks
 PROGRAMS = {
     "soak": "bench.core.soak.run",
     "overload": "bench.core.overload",
+    "serving": "bench.core.serving.run",
     "predicate-cost": "bench.papers.psp.predicate_cost",
 }
 """Benchmarks with options of their own, by name."""

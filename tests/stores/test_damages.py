@@ -8,14 +8,12 @@ import re
 import shutil
 from collections import Counter
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import thetastream as th
-from tests.support.store_damage import DAMAGES, damage, forget_all, list_files
+from tests.support.store_damage import EXACT, REFUSED, damage_often, forget_all
 from tests.support.stores import (
     BESIDE_OTHERS,
     EMBEDDED,
@@ -27,14 +25,11 @@ from tests.support.stores import (
     read_ids,
     stage,
 )
-from thetastream.core.errors import QueryError, StoreError
+from thetastream.core.errors import StoreError
 from thetastream.results import recent, version_log
 from thetastream.results.log import seal_entry
-from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.results.snapshots import EACH_EPOCH
 from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
-
-OURS = {"STORE_DAMAGED", "STORE_FORMAT", "NO_STORE"}
-"""The errors by which a damage may be refused."""
 
 
 @pytest.fixture(params=EMBEDDED)
@@ -165,6 +160,28 @@ def test_an_entry_of_another_store_is_refused(store: ParquetStore, tmp_path: Pat
         store.read()
 
 
+@pytest.mark.parametrize("name", ["../private/x.parquet", "inside/x.parquet", ".hidden.parquet"])
+def test_a_log_that_names_a_file_outside_of_the_store_is_refused(store: ParquetStore, name: str) -> None:
+    """It was followed. The entry has a right seal, and the file has the right rows."""
+    entry, note = find_entry(store, 15), Path(store.path) / "_log" / version_log.NOTE_FILE
+    values = json.loads(entry.read_text())
+    (part,) = values["staged"]
+    place = Path(store.path, name)
+    place.parent.mkdir(exist_ok=True)
+    shutil.copy(Path(store.path, part["name"]), place)
+    kept = {
+        key: value for key, value in values.items() if key not in ("format", "version", "previous", "seal")
+    }
+    kept["staged"] = [{**part, "name": name}]
+    entry.write_text(seal_entry(15, values["previous"], kept))
+    note.write_text(seal_entry(15, json.loads(entry.read_text())["seal"], {}))
+    forget_all()
+    for call in (store.read, store.snapshots, store.files):
+        with pytest.raises(StoreError, match=rf"STORE_DAMAGED.*names '{name}'"):
+            call()
+    assert any(name in problem for problem in store.verify().problems)
+
+
 def test_a_digit_of_the_last_epoch_is_refused(store: ParquetStore) -> None:
     """The next epoch was dropped, or one was doubled."""
     entry = find_entry(store, 15)
@@ -286,58 +303,13 @@ def test_damage_in_a_database_is_found(database: str) -> None:
             call()
 
 
-def ask_all(store: ParquetStore) -> dict[str, Any]:
-    """Ask a store in all ways, and return answers, or the names of errors."""
-
-    def ask(call: Any) -> Any:
-        forget_all()
-        try:
-            return call()
-        except (StoreError, QueryError) as error:
-            return error.condition
-
-    def follow() -> Any:
-        return [
-            (one.snapshot.number, sorted(one.results["id"].to_pylist()))
-            for one in th.subscribe(store, 0, patience="0s")
-        ]
-
-    return {
-        "read": ask(lambda: read_ids(store)),
-        "key": ask(lambda: read_ids(store, key={"id": (3, 9)})),
-        "value": ask(lambda: read_ids(store, key={"a.symbol": "s1"})),
-        "old": ask(lambda: read_ids(store, snapshot=3)),
-        "snapshots": ask(lambda: [(one.number, one.rows) for one in store.snapshots()]),
-        "subscribe": ask(follow),
-        "query": ask(lambda: th.query(store, "SELECT count(*), sum(id) FROM results").to_pylist()),
-        "next": ask(lambda: store.commit("q", 24, stage(store, 24, 24), Snapshots(size=3))),
-    }
-
-
-def damage_often(kind: type[ParquetStore], folder: Path, rounds: int, seed: int) -> Counter[str]:
+def count_damages(kind: type[ParquetStore], folder: Path, rounds: int, seed: int) -> Counter[str]:
     """Damage a store in every way, and check that it gives no other answer. Count what happened."""
-    random, counted = Random(seed), Counter[str]()
-    store, intact = kind(str(folder / "store")), folder / "intact"
-    store.describe(HELD)
-    for epoch in range(12):
-        store.commit("q", epoch, stage(store, epoch, *range(epoch, epoch + 3)), Snapshots(size=3))
-    store.compact()
-    for epoch in range(12, 24):
-        store.commit("q", epoch, stage(store, epoch, *range(epoch, epoch + 3)), Snapshots(size=3))
-    store.sweep(grace_s=0)
-    shutil.copytree(store.path, intact)
-    expected = ask_all(store)
-    assert not any(isinstance(one, str) for one in expected.values())
-    for number in range(rounds):
-        shutil.rmtree(store.path)
-        shutil.copytree(intact, store.path)
-        kinds = [(name, files) for name, files in list_files(Path(store.path)) if files]
-        name, files = kinds[number % len(kinds)]
-        how = damage(files, random.choice(DAMAGES), random)
-        for way, found in ask_all(store).items():
-            counted["exact" if found == expected[way] else str(found)[:40]] += 1
-            if found != expected[way]:
-                assert str(found) in OURS | {"STORE_BEHIND", "STORE_QUERY"}, (number, name, how, way, found)
+    counted = Counter[str]()
+    for case in damage_often(kind, folder, range(rounds), seed):
+        for way, outcome in case.outcomes.items():
+            counted[outcome] += 1
+            assert outcome == EXACT or outcome in REFUSED, (case, way)
     return counted
 
 
@@ -346,7 +318,7 @@ def test_damages_change_no_answer_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, capacity: int
 ) -> None:
     monkeypatch.setattr(recent, "CAPACITY", capacity)
-    counted = damage_often(EMBEDDED[kind], tmp_path, rounds=12, seed=1)
+    counted = count_damages(EMBEDDED[kind], tmp_path, rounds=12, seed=1)
     assert counted["exact"] > 0
     assert counted["STORE_DAMAGED"] > 0
 
@@ -358,7 +330,7 @@ def test_thousands_of_damages_change_no_answer_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, capacity: int
 ) -> None:
     monkeypatch.setattr(recent, "CAPACITY", capacity)
-    print(kind, capacity, damage_often(EMBEDDED[kind], tmp_path, rounds=1500, seed=7))
+    print(kind, capacity, count_damages(EMBEDDED[kind], tmp_path, rounds=1500, seed=7))
 
 
 def test_a_second_checkpoint_is_refused(store: ParquetStore) -> None:

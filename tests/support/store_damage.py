@@ -1,12 +1,23 @@
-"""Damages to the files of a store, as disks, copies and hands make them."""
+"""Damages to the files of a store, as disks, copies and hands make them, and what a store answers then."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import thetastream as th
+from tests.support.stores import HELD, read_ids, stage
+from thetastream.core.errors import QueryError, StoreError
 from thetastream.results import history, version_log
 from thetastream.results.recent import KEY_VALUES, RECENT
-from thetastream.stores import parquet_files
+from thetastream.results.snapshots import Snapshots
+from thetastream.stores import ParquetStore, parquet_files
+
+EXACT = "exact"
+REFUSED = {"STORE_DAMAGED", "STORE_FORMAT", "NO_STORE", "STORE_BEHIND", "STORE_QUERY"}
+"""The errors by which a damage may be refused."""
 
 DAMAGES = ("flip", "digit", "cut", "zeros", "empty", "remove", "copy", "swap", "append")
 
@@ -61,3 +72,70 @@ def damage(files: list[Path], kind: str, random: Random) -> str:
     else:
         file.write_bytes(data)
     return f"{kind} {file.name} at {place} (beside {other.name})"
+
+
+@dataclass(frozen=True)
+class DamagedStore:
+    """One damage, and what became of each way to ask the store: it was exact, or the name of an error."""
+
+    number: int
+    name: str
+    """The kind of the damaged file."""
+    how: str
+    outcomes: dict[str, str]
+
+
+def damage_often(kind: type[ParquetStore], folder: Path, numbers: range, seed: int) -> Iterator[DamagedStore]:
+    """Damage a file of a store, ask it in every way, and put the store back; once for each number."""
+    store, intact = kind(str(folder / "store")), folder / "intact"
+    store.describe(HELD)
+    for epoch in range(12):
+        store.commit("q", epoch, stage(store, epoch, *range(epoch, epoch + 3)), Snapshots(size=3))
+    store.compact()
+    for epoch in range(12, 24):
+        store.commit("q", epoch, stage(store, epoch, *range(epoch, epoch + 3)), Snapshots(size=3))
+    store.sweep(grace_s=0)
+    shutil.copytree(store.path, intact)
+    expected = ask_all(store)
+    assert not any(isinstance(one, str) for one in expected.values())
+    for number in numbers:
+        random = Random(1_000_003 * seed + number)
+        shutil.rmtree(store.path)
+        shutil.copytree(intact, store.path)
+        kinds = [(name, files) for name, files in list_files(Path(store.path)) if files]
+        name, files = kinds[number % len(kinds)]
+        how = damage(files, random.choice(DAMAGES), random)
+        found = ask_all(store)
+        outcomes = {
+            way: EXACT if answer == expected[way] else answer if isinstance(answer, str) else "WRONG"
+            for way, answer in found.items()
+        }
+        yield DamagedStore(number, name, how, outcomes)
+
+
+def ask_all(store: ParquetStore) -> dict[str, Any]:
+    """Ask a store in all ways, and return answers, or the names of errors."""
+
+    def ask(call: Callable[[], Any]) -> Any:
+        forget_all()
+        try:
+            return call()
+        except (StoreError, QueryError) as error:
+            return error.condition
+
+    def follow() -> Any:
+        return [
+            (one.snapshot.number, sorted(one.results["id"].to_pylist()))
+            for one in th.subscribe(store, 0, patience="0s")
+        ]
+
+    return {
+        "read": ask(lambda: read_ids(store)),
+        "key": ask(lambda: read_ids(store, key={"id": (3, 9)})),
+        "value": ask(lambda: read_ids(store, key={"a.symbol": "s1"})),
+        "old": ask(lambda: read_ids(store, snapshot=3)),
+        "snapshots": ask(lambda: [(one.number, one.rows) for one in store.snapshots()]),
+        "subscribe": ask(follow),
+        "query": ask(lambda: th.query(store, "SELECT count(*), sum(id) FROM results").to_pylist()),
+        "next": ask(lambda: store.commit("q", 24, stage(store, 24, 24), Snapshots(size=3))),
+    }

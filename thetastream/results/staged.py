@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thetastream.core.errors import StoreError
 from thetastream.results.description import Description
 
 Bounds = tuple[Any, Any]
@@ -26,6 +27,10 @@ LONGEST_BOUND = 64
 FILE, ROWS, CHUNKS = "parquet", "rows", "chunks"
 """The endings: a file, rows of a table, chunks of a table."""
 _NAME = re.compile(rf"part-(.+)-(\d+)-([^-]*)-[0-9a-f]{{12}}\.(?:{FILE}|{ROWS}|{CHUNKS})")
+
+
+_PLAIN = re.compile(r"[^./\\\0][^/\\\0]*")
+"""A name of a file that lies in the folder of a store itself."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,16 @@ class Staged:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Staged":
-        """Read what ``as_json`` returned."""
+        """Read what ``as_json`` returned.
+
+        Raises
+        ------
+        StoreError
+            STORE_DAMAGED if the name leads out of the folder of the store.
+        """
+        if not _PLAIN.fullmatch(values["name"]):
+            what = f"an entry of the log must name parts of its store, and one names {values['name']!r}"
+            raise StoreError("STORE_DAMAGED", f"{what}. Restore a backup")
         bounds = {name: (low, high) for name, (low, high) in values["bounds"].items()}
         groups = values["groups"]
         at = None if groups is None else (groups[0], groups[1])
