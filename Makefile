@@ -7,6 +7,7 @@
 # make test-stores   stores of results in PostgreSQL, Cassandra and HBase, which Maven fetches
 # make lint   ruff, mypy, imports, bandit        make audit  known vulnerabilities of packages
 # make docs   the documentation as a site, in out/site; runs the code on its pages
+# make dist   a wheel and a source archive, checked, and tried in an environment of their own
 # make bench  measurements (ARGS="equi --json out.json")
 # make bench-peers   the same with Flink, Pathway and DataFusion, in a virtual environment of their own
 # make papers   the figures of the four papers, measured and drawn again (hours; it goes on where it stopped)
@@ -15,10 +16,10 @@
 # make damages  500 damages of each kind of file: segments, messages, control files, stores, checkpoints (hours; it goes on)
 # make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own;
 #                           make smoke runs those that depend on the version
-# Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
+# Needs Python 3.11 to 3.13 with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-hdfs test-stores demo-kafka lint audit docs bench bench-peers papers soak faults damages machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-hdfs test-stores demo-kafka lint audit docs dist bench bench-peers papers soak faults damages machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -107,6 +108,15 @@ docs: machine $(VENV)/.docs $(VENV)/.dev $(VENV)/.java-classes
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict 2>out/docs.log || { grep -v INFO out/docs.log; exit 1; }
 	@echo "out/site/index.html"
 	@$(BIN)/python -m pytest -n $(WORKERS) -m snippets $(ARGS)
+
+# The wheel is built from the source archive, so trying the wheel tries both.
+dist: machine
+	@rm -rf out/dist
+	@python=$$(.ci/machine) && "$$python" -m venv out/dist/tools
+	@out/dist/tools/bin/python -m pip --disable-pip-version-check --quiet install "build>=1.2" "twine>=6"
+	@out/dist/tools/bin/python -m build --outdir out/dist/files . >out/dist/build.log || { cat out/dist/build.log; exit 1; }
+	@out/dist/tools/bin/python -m twine check --strict out/dist/files/*
+	@out/dist/tools/bin/python .ci/try_dist.py out/dist/files/*.whl out/dist/env $(ARGS)
 
 papers: machine $(VENV)/.dev
 	@$(BIN)/python -m bench figures --resume $(ARGS)

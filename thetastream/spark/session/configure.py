@@ -21,6 +21,7 @@ from thetastream.core.errors import QueryError, SessionError, shows_tracebacks, 
 from thetastream.lowering.query import warn_caller
 from thetastream.results.writer import PARTITIONS
 from thetastream.spark.session.failure import list_loggers, show_failures_shortly
+from thetastream.spark.session.java import choose_java
 from thetastream.spark.session.jvm import find_archive, launch_without_secrets, without_chatter
 from thetastream.spark.session.memory import (
     DRIVER_MEMORY,
@@ -31,6 +32,7 @@ from thetastream.spark.session.memory import (
     warn_of_tasks,
 )
 from thetastream.spark.session.workers import (
+    becomes_local,
     check_workers,
     choose_worker_python,
     keep_current_folder_out,
@@ -163,9 +165,12 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
         builder.config(key, value)
     builder.config(PARTITIONS, str(partitions or os.cpu_count() or 1))
     options: dict[str, str] = getattr(builder, "_options", {})
+    # A local server of Spark Connect is a child of this process, and has its environment.
+    choose_worker_python(options)
+    if becomes_local(options):
+        choose_java()
     if "spark.remote" in options:
         return builder
-    choose_worker_python(options)
     for key, value in list_search_settings(options).items():
         builder.config(key, value)
     local = re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", options.get("spark.master", ""))

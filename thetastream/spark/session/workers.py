@@ -54,7 +54,7 @@ def choose_worker_python(options: Mapping[str, object]) -> None:
     options : mapping
         The options of the builder of the session.
     """
-    if _becomes_local(options) and SETTING not in options:
+    if becomes_local(options) and SETTING not in options:
         os.environ.setdefault(VARIABLE, sys.executable)
 
 
@@ -69,7 +69,7 @@ def list_search_settings(options: Mapping[str, object]) -> dict[str, str]:
         The options of the builder of the session. Settings that it has are left out.
     """
     settings = {OF_WORKERS + SAFE_PATH: "1"}
-    if _becomes_local(options):
+    if becomes_local(options):
         settings[OF_WORKERS + "PYTHONPATH"] = write_search_path(list_program_folders())
         current = find_current_folder()
         if current is not None:
@@ -93,8 +93,10 @@ def keep_current_folder_out() -> Iterator[None]:
             os.environ[SAFE_PATH] = before
 
 
-def _becomes_local(options: Mapping[str, object]) -> bool:
-    """Whether a builder with these options starts a local session."""
+def becomes_local(options: Mapping[str, object]) -> bool:
+    """Whether a builder with these options starts a local session, or a local server of Spark Connect."""
+    if "spark.remote" in options:
+        return str(options["spark.remote"]).startswith("local")
     master = str(options.get("spark.master", ""))
     # Without a master, Spark is local unless spark-submit or a configuration folder says otherwise.
     elsewhere = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER")
