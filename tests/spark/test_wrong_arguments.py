@@ -1,8 +1,8 @@
 """Whatever a user passes to a public function, the error is one of ours, and it says what to write."""
 
 import inspect
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import chdir, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +18,13 @@ WRONG: list[Any] = [
     *(0, -1, 2.5, float("nan"), 10**30, True, "", "x", "a.b.c", "(", "`", "'", b"x", timedelta(0)),
     *([], ["x"], (), {}, {"a": 1}, {1: 2}, object(), th.Rows, lambda row: row),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def inside_a_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Texts such as "(" become folders, if they are passed where a folder is wanted."""
+    with chdir(tmp_path_factory.mktemp("wrong")):
+        yield
 
 
 Call = tuple[Callable[..., Any], dict[str, Any]]

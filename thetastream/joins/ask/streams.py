@@ -20,6 +20,7 @@ from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
 from thetastream.spark.changes import drop_change_type, find_change_type
 from thetastream.spark.event_time import count_watermarks, list_dropping, list_marked
+from thetastream.spark.pipelines import refuse_query_function
 from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
 from thetastream.spark.tables.declared import add_end
@@ -113,6 +114,7 @@ def _find_analysis_problems(alias: str, frame: DataFrame) -> list[ThetastreamErr
     try:
         _ = frame.isStreaming
     except AnalysisException as error:
+        refuse_query_function(error)
         if not (error.getCondition() or "").startswith("EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"):
             raise
         column = (error.getMessageParameters() or {}).get("eventName", "ts").strip("`")

@@ -19,9 +19,12 @@ from thetastream.runtime.observe.epoch_lines import LOG, describe_epoch, read_bu
 from thetastream.runtime.observe.health import Health, Watch
 from thetastream.runtime.observe.running import RunningMarks
 from thetastream.spark.observe.metrics import list_epochs
+from thetastream.spark.pipelines import is_pipeline, pass_over_metrics
 from thetastream.spark.session.failure import summarize_failure
 
 _LISTENERS: "WeakKeyDictionary[SparkSession, Listener]" = WeakKeyDictionary()
+_ENDS = "StreamingQueryListenerBus Handler thread .*cannot schedule new futures after"
+"""What the thread of PySpark says when the program of a session of Spark Connect ends."""
 _LOCK = Lock()
 """Two threads that plan the first joins of a session add one listener, and not two."""
 
@@ -172,7 +175,12 @@ def _add_listener(spark: SparkSession) -> Listener:
     # daemon if the thread that starts it is one, and only daemon threads let a program end. So a daemon
     # thread adds the listener, and a program may end without stopping its session.
     listener = Listener()
+    if is_pipeline():
+        pass_over_metrics(spark)
+        return listener  # The session ends with the pipeline, and nobody can ask for its metrics.
     adding = Thread(target=spark.streams.addListener, args=(listener,), daemon=True)
     adding.start()
     adding.join()
+    # The thread warns if a program ends without stopping its session. Nothing is lost then.
+    warnings.filterwarnings("ignore", message=_ENDS)
     return listener
