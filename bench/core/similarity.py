@@ -15,7 +15,6 @@ precision. The exit code is 1 if one differs.
 import argparse
 import contextlib
 import importlib.util
-import os
 import tempfile
 import threading
 import time
@@ -314,8 +313,6 @@ def run_stream(session: SparkSession, files: Path, is_indexed: bool) -> int:
 
 def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
     """Measure, print and write; return 1 if an answer is wrong."""
-    # Units multiply with one thread, because each core has a task.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     n = asked.window or WINDOW
     left, right = draw_inputs(n, asked.seed)
     look_up(describe_lookup("top", True), left[:100], right[:5000])  # loads kernels

@@ -52,10 +52,19 @@ def list_pairs(
     return set(zip(i[is_true].tolist(), j[is_true].tolist(), strict=True))
 
 
+@pytest.mark.parametrize("has_heads", [False, True])
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_tiles_propose_every_pair_of_the_exact_comparison(seed: int) -> None:
-    random = np.random.default_rng(seed)
+def test_tiles_propose_every_pair_of_the_exact_comparison(seed: int, has_heads: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if has_heads:
+            settings_of_heads = {"HEAD": 3, "LEAST_FLOATS": 6, "LEAST_PAIRS": 0, "FEW": 1, "BASIS_ROWS": 5}
+            for name, value in settings_of_heads.items():
+                patch.setattr(vectors_module, name, value)
+        check_proposals(np.random.default_rng(seed))
+
+
+def check_proposals(random: np.random.Generator) -> None:
     measure = MEASURES[random.integers(len(MEASURES))]
     size, is_odd = int(random.integers(0, 40)), bool(random.integers(2))
     left, right = (
@@ -94,6 +103,31 @@ def test_tiles_propose_every_pair_of_the_exact_comparison(seed: int) -> None:
     wanted = {(p, s) for p, s in list_pairs(measure, left, right, op, limit) if start <= s < stop}
     assert wanted <= set(proposed)
     assert all(start <= s < stop for _, s in proposed)
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda one: one.name)
+def test_heads_leave_few_pairs_of_vectors_near_a_subspace(measure: VectorMeasure) -> None:
+    """What a head leaves includes the true pairs, and it is used only if it leaves few."""
+    random = np.random.default_rng(7)
+    scale = 1 / (1 + np.arange(192)) ** 2
+    left, right = ((random.normal(size=(n, 192)) * scale).astype(np.float32) for n in (3000, 4000))
+    right[::40] = left[:100] * np.float32(1.001)
+    columns = [pa.array([*vectors], pa.list_(pa.float32())) for vectors in (left, right)]
+    mine, theirs = map(measure.derive, columns)
+    value = {"vector_l2_distance": 0.01, "vector_cosine_similarity": 0.999999}.get(measure.name, 8.0)
+    limit = MeasureLimit(measure, "<=" if measure.name == "vector_l2_distance" else ">=", value)
+    pieces = [*measure.propose(limit, mine, np.arange(3000), theirs, range(4000), 10_000)]
+    assert "heads" in vars(theirs)
+    probes, rows = (np.concatenate([piece[n] for piece in pieces]) for n in (0, 1))
+    found = compare(measure.compute(columns[0], probes, columns[1], rows), limit.op, value)
+    assert 100 <= found.sum() <= len(found) < 12_000_000 // 100
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors_module, "LEAST_FLOATS", 193)
+        pieces = [*measure.propose(limit, mine, np.arange(3000), theirs, range(4000), 10_000)]
+    others, columns_of_others = (np.concatenate([piece[n] for piece in pieces]) for n in (0, 1))
+    is_true = compare(measure.compute(columns[0], others, columns[1], columns_of_others), limit.op, value)
+    wanted = {*zip(others[is_true].tolist(), columns_of_others[is_true].tolist(), strict=True)}
+    assert {*zip(probes[found].tolist(), rows[found].tolist(), strict=True)} == wanted
 
 
 @settings(max_examples=300, deadline=None)

@@ -12,6 +12,17 @@ satisfy the comparison:
 
 The comparisons in the other direction add the tolerance where these subtract it.
 
+*Heads.* Vectors often lie near a subspace, as embeddings do. So the stored vectors of a run have a basis of
+64 directions in which they differ most, and a *head*: their coordinates in it. What is outside of the
+subspace, the *tail*, has a known length, and a product of two tails is at most the product of their lengths:
+
+    x . b <= head(x) . head(b) + |tail(x)| |tail(b)| + s |x| |b|
+
+s is room for all errors: a coordinate of a head has an error of at most (d + 32) u |x|, and 64 of them have 8
+times that. With the length of the tail and sqrt(s) |x| as two more coordinates, the right side is a product
+of vectors of 66 floats instead of d. Few pairs exceed the limit by it if the tails are short, and only these
+are computed. A sample of pairs tells if they are few.
+
 *The nearest.* Each measure also becomes a score of two vectors, the greatest of which is the nearest, with a
 lower and an upper bound. For the distance, x . b - |b|^2 / 2 is the score of b. A heap has the k greatest
 lower bounds of each seeker. A pair is proposed if its upper bound is not below the least of them.
@@ -23,9 +34,9 @@ very long or very short, or that hold a NULL are proposed with all others.
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +62,16 @@ SHORTEST, LONGEST = 2.0**-60, 2.0**60
 TILE_ROWS = 4096
 """The number of stored vectors in a tile. A tile of 1,024 probes then has 16 MB."""
 TILE_SEEKERS = 1024
+HEAD = 64
+"""The number of coordinates in a head."""
+LEAST_FLOATS = 2 * HEAD
+"""Shorter vectors have no head."""
+LEAST_PAIRS = 1 << 23
+"""For fewer pairs, the basis costs more than it saves."""
+BASIS_ROWS = 1024
+"""The number of vectors from which the basis is computed."""
+SAMPLED, FEW = 256, 1 / 64
+"""Heads are used if this share of the pairs of so many vectors of both sides is left at most."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +93,11 @@ class Vectors:
     zeros: Int64s
     """Those of the others whose vector has the size of the matrix and the length 0."""
 
+    @cached_property
+    def heads(self) -> "Heads":
+        """The heads of the rows of the matrix."""
+        return find_heads(self.matrix)
+
     @property
     def size(self) -> int:
         """The number of floats of each row of the matrix."""
@@ -81,8 +107,18 @@ class Vectors:
     def nbytes(self) -> int:
         """Bytes of memory beside those of the column, of which the matrix may be a part."""
         own = self.matrix.nbytes if self.matrix.flags.owndata else 0
-        arrays = (self.norms, self.rows, self.places, self.others, self.zeros)
+        heads: Sequence[npt.NDArray[Any]] = vars(self).get("heads", ())
+        arrays = self.norms, self.rows, self.places, self.others, self.zeros, *heads
         return own + sum(array.nbytes for array in arrays)
+
+
+class Heads(NamedTuple):
+    """A basis, and what stands for stored vectors in products of heads."""
+
+    basis: Singles
+    """Orthonormal columns, float32 of shape (size, HEAD)."""
+    rows: Singles
+    """float32 of shape (m, HEAD + 2): the head, the length of the tail, and the room for errors."""
 
 
 class Scores(NamedTuple):
@@ -177,11 +213,18 @@ class VectorMeasure(PairMeasure):
             return
         # 2. Compare the others by products of matrices.
         matrix, norms = _take_rows(probes.matrix, at[usual]), probes.norms[at[usual]]
-        for begin in range(first, last, TILE_ROWS):
-            part = slice(begin, min(begin + TILE_ROWS, last))
-            form = self.form(limit.op, limit.value, matrix, norms, stored.norms[part])
-            for found, column in _select(form, stored.matrix[part], capacity):
-                yield usual[found], stored.rows[part][column]
+        form = self.form(limit.op, limit.value, matrix, norms, stored.norms[first:last])
+        others = stored.matrix[first:last]
+        if stored.size >= LEAST_FLOATS and len(usual) * len(stored.matrix) >= LEAST_PAIRS:
+            heads = stored.heads.rows[first:last]
+            short = form._replace(x=cover(form.x, stored.heads.basis, 1 if form.is_above else -1))
+            if _leaves_few(short, heads):
+                form, others = short, heads
+        for begin in range(0, last - first, TILE_ROWS):
+            part = slice(begin, begin + TILE_ROWS)
+            tile = form._replace(added=form.added[part])
+            for found, column in _select(tile, others[part], capacity):
+                yield usual[found], stored.rows[first:last][part][column]
 
     def propose_nearest(self, search: NearestSearch, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
         seekers, others = search.seekers, search.others
@@ -314,6 +357,40 @@ class Distance(VectorMeasure):
         sign = -1 if is_descending else 1  # near vectors have great products
         low, high = (-(sign + more) * others**2 / 2 for more in (error, -error))
         return _make_scores(sign * matrix, np.ones(len(others)), low, high, error * norms**2 / 2)
+
+
+def find_heads(matrix: Singles) -> Heads:
+    """Find the directions in which vectors differ most, and the heads of the vectors."""
+    every = max(1, len(matrix) // BASIS_ROWS)
+    sample = matrix[::every].astype(np.float64)
+    sample /= np.linalg.norm(sample, axis=1, keepdims=True)
+    _, directions = np.linalg.eigh(sample.T @ sample)  # The greatest come last.
+    basis = np.ascontiguousarray(directions[:, -HEAD:], dtype=np.float32)
+    return Heads(basis, cover(matrix, basis, 1))
+
+
+def cover(vectors: Singles, basis: Singles, sign: int) -> Singles:
+    """Compute what stands for vectors in products of heads.
+
+    The product with a row of ``Heads.rows`` is at least the product of the vectors, or at most if ``sign`` is
+    -1.
+    """
+    heads = vectors @ basis
+    error = math.sqrt(basis.shape[1]) * (len(basis) + 32) * ROUNDOFF
+    squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    own = np.einsum("ij,ij->i", heads, heads, dtype=np.float64)
+    tails = np.sqrt(np.maximum(squares * (1 + 3 * error) - own, 0))
+    room = np.sqrt(squares * (2 * error + 80 * ROUNDOFF))
+    return np.column_stack([heads, sign * tails, sign * room]).astype(np.float32)
+
+
+def _leaves_few(form: Form, stored: Singles) -> bool:
+    """Whether few pairs of a sample satisfy a form."""
+    probes, rows = (slice(None, None, max(1, n // SAMPLED)) for n in (len(form.x), len(stored)))
+    values = form.x[probes] @ stored[rows].T + form.added[rows]
+    bound = form.bound[probes, None]
+    n_left = np.count_nonzero(values >= bound if form.is_above else values <= bound)
+    return bool(n_left <= FEW * values.size)
 
 
 def _make_form(x: Any, added: Floats, bound: Floats, is_above: bool) -> Form:
