@@ -212,7 +212,8 @@ def test_the_nearest_rows_of_a_table_are_those_of_a_batch_join(
         columns = [f"{n} AS case", "a.id", "t.n"]
         streamed.append(th.join({"a": s, "t": table}, on, how=how).selectExpr(*columns))
         times = {"a": "ts", "t": "since"}
-        wanted.append(th.join({"a": frame, "t": table}, on, how=how, event_time=times).selectExpr(*columns))
+        by_units = th.join({"a": frame, "t": table}, on, how=how, event_time=times, model="auto")
+        wanted.append(by_units.selectExpr(*columns))
     found = outcome(reduce(DataFrame.union, streamed), ["*"], tmp_path).rows
     assert found == Counter(map(tuple, reduce(DataFrame.union, wanted).collect()))
     assert {row[0] for row in found} == set(range(len(streamed)))

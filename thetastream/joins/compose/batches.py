@@ -118,7 +118,8 @@ def plan_batch_lookup(request: JoinRequest, frames: Mapping[str, DataFrame]) -> 
     # 2. Compare the costs. Probes cost the same in both ways.
     units_s = every * (2 * SEND_BYTE_S + STORE_BYTE_S)
     lookup_s = STAGING_S + staged * STORE_BYTE_S
-    if units_s <= lookup_s:
+    # To find the nearest, units also keep the best partners of each row.
+    if units_s <= lookup_s and how.nearest is None:
         return None
     # 3. Plan the lookup.
     folder = open_folder(request)
@@ -128,6 +129,8 @@ def plan_batch_lookup(request: JoinRequest, frames: Mapping[str, DataFrame]) -> 
     plan = plan_lookup(inputs, request.conjuncts, request.predicates, how, request.resolver, table=table)
     if isinstance(plan, str):
         return None
+    seconds = f"sending both to units would take {units_s:.2g} s of a core, staging {lookup_s:.2g} s"
+    why = seconds if how.nearest is None else "units would keep the best partners of each row in memory"
     sizes = f"Spark estimates {left:,} bytes of {given[0].alias} and {right:,} of {given[1].alias}"
     return BatchLookup(
         inputs,
@@ -136,7 +139,7 @@ def plan_batch_lookup(request: JoinRequest, frames: Mapping[str, DataFrame]) -> 
         TableLookup(plan, frames[given[table].alias], folder),
         list_conditions(request.on, request.predicates),
         shows_result_time,
-        f"{sizes}: sending both to units would take {units_s:.2g} s of a core, staging {lookup_s:.2g} s",
+        f"{sizes}: {why}",
     )
 
 
