@@ -62,7 +62,8 @@ def test_a_process_that_has_ended_still_counts() -> None:
     spent = measure_cpu().since(before)
     assert spent.ended_s >= 0.25
     assert spent.driver_s >= spent.ended_s
-    assert (spent.executors_s, spent.compiling_s) == (0, 0)
+    # The JVM of other tests may be alive, and compile.
+    assert spent.executors_s == 0
 
 
 def test_the_calibration_finds_the_constants_that_costs_are_made_of() -> None:
