@@ -2,8 +2,8 @@
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
 DuckDB; aggregate; outer; outer-equi; backfill; calibrate; executors; floor; questions; index-shapes;
-join-trees; tables; similarity; distances; predicate-cost; soak; overload; serving; a paper (bistream,
-splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
+join-trees; changes; tables; similarity; distances; predicate-cost; soak; overload; serving; a paper
+(bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
 Figures, soak, overload, serving and predicate-cost have options of their own: python -m bench figures --help.
 """
 
@@ -32,6 +32,7 @@ MEASUREMENTS = {
     "questions": "bench.core.questions",
     "index-shapes": "bench.core.index_shapes",
     "join-trees": "bench.core.join_trees",
+    "changes": "bench.core.changes",
     "tables": "bench.core.tables.run",
     "similarity": "bench.core.similarity",
     "distances": "bench.core.distances",

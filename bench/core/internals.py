@@ -12,6 +12,7 @@ from thetastream.conditions import Predicate
 from thetastream.conditions.sphere import RADIUS_M
 from thetastream.core.blocks import concat, pack, unpack
 from thetastream.core.columns import HASH as HASH_COLUMN
+from thetastream.core.columns import SIGN as SIGN_COLUMN
 from thetastream.core.condition import (
     SUBINDEXES_PER_WINDOW,
     TIME,

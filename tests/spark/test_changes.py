@@ -207,6 +207,17 @@ def test_the_columns_that_say_what_happened(spark: SparkSession) -> None:
     ):
         with pytest.raises(th.QueryError, match=f"CHANGES_COLUMN.*{refused}"):
             th.changes(given, sign=sign)
+    with pytest.raises(th.QueryError, match=r"CHANGES_FORMAT.*late must be"):
+        th.changes(rows.drop("_change_type"), sign="w", late="ignore")  # type: ignore[arg-type]
+    unknown = spark.createDataFrame([(1, 1), (2, -1)], "id INT, w INT")
+    for strict in (False, True):
+        changed = th.changes(unknown, sign="w", strict=strict).select("id", "_change_type")
+        pairs = th.join({"a": changed, "b": rows.select("id")}, on="a.id >= b.id")
+        if strict:
+            with pytest.raises(Exception, match=r"CHANGE_UNKNOWN_ROW.*'a'.*\(2\)"):
+                pairs.collect()
+        else:
+            assert pairs.count() == 2
     wrong = spark.createDataFrame([(1, 2)], "id INT, w INT")
     with pytest.raises(Exception, match=r"CHANGES_VALUE.*1 or -1, not 2"):
         th.changes(wrong, sign="w").collect()

@@ -180,6 +180,20 @@ class RankedPair:
 
 
 @dataclass(frozen=True)
+class ChangeRules:
+    """What ends a query over a stream with deletes. Picklable."""
+
+    fails_on_late: bool = False
+    """Whether a late delete ends the query."""
+    is_strict: bool = False
+    """Whether the delete of a row that was not inserted ends the query."""
+
+
+LENIENT = ChangeRules()
+"""Late deletes and deletes of unknown rows are counted."""
+
+
+@dataclass(frozen=True)
 class SideSpec:
     """The columns and keys of the blocks of one side."""
 
@@ -191,6 +205,8 @@ class SideSpec:
     keys: tuple[Key, ...] = ()
     time: Key | None = None
     """The event time (Domain.INT, microseconds since 1970); None if the stream has none."""
+    rules: ChangeRules = LENIENT
+    """What ends a query over a stream with deletes."""
 
     @property
     def has_deletes(self) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from thetastream.core.cancellation import read_signs
 from thetastream.core.columns import PASSES
 from thetastream.core.condition import SideSpec
+from thetastream.core.errors import ThetastreamError
 from thetastream.core.keys import HIGHEST, Int64s, encode
 from thetastream.engine.counters import Counters, LateTuples
 
@@ -54,6 +55,11 @@ def drop_late(
         The watermark of the previous epoch, in microseconds; None before the first watermark.
     counters : Counters, optional
         Counters to which timely and late tuples are added. None if another unit counts these tuples.
+
+    Raises
+    ------
+    ThetastreamError
+        LATE_DELETE if a tuple that is deleted is late, and the user wants the query to end then.
     """
     if side.time is None:
         if counters is not None:
@@ -68,11 +74,22 @@ def drop_late(
         counters.admit(stream, side.alias, n_timely, len(times) - n_timely, newest_us)
         signs = read_signs(batch)
         if signs is not None:
-            counters.late_deletes += int(np.count_nonzero(~is_timely & (signs < 0)))
+            n_deletes = int(np.count_nonzero(~is_timely & (signs < 0)))
+            counters.late_deletes += n_deletes
+            if n_deletes and side.rules.fails_on_late:
+                raise _refuse_late(side, n_deletes, times[~is_timely & (signs < 0)], late_us)
         if counters.late_tuples is not None and n_timely < len(times):
             late = batch.take(np.flatnonzero(~is_timely))
             counters.late_tuples.append(LateTuples(stream, late))
     return batch if n_timely == len(times) else batch.take(np.flatnonzero(is_timely))
+
+
+def _refuse_late(side: SideSpec, n: int, times: Int64s, late_us: int | None) -> ThetastreamError:
+    """Make the error of late deletes."""
+    late_s = (0 if late_us is None else late_us - int(times.min())) / 1e6
+    what = f"{n} deleted rows of {side.alias!r} are up to {late_s:,.6f} seconds behind the watermark"
+    hint = 'so their results would stay; give withWatermark a longer delay, or leave late="fail" out'
+    return ThetastreamError("LATE_DELETE", f"{what}, {hint}")
 
 
 class Numbers(NamedTuple):

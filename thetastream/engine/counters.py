@@ -61,6 +61,8 @@ class Counters:
     """Late tuples of all streams. Each tuple is counted at one unit only."""
     late_deletes: int = 0
     """The late tuples that are deletes: their rows stay in the answer."""
+    unknown_deletes: int = 0
+    """Deletes that leave the state without an insert: their rows were never there. Each copy counts."""
     shed: int = 0
     """Tuples of all streams that the router dropped because the load was too high."""
     shed_probes: int = 0

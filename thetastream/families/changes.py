@@ -67,7 +67,17 @@ def find_state_problem(model: Model, lowered: Lowered) -> QueryError | None:
     """
     physical = lowered.physical
     changing = [side.alias for side in physical.sides if side.has_deletes]
-    if not changing or not model.sees_all or None not in physical.lifetimes_us:
+    if not changing or not model.sees_all:
+        return None
+    strict = [spec.alias for spec in physical.condition.sides if spec.rules.is_strict]
+    if strict:
+        what = (
+            f"strict=True of {', '.join(strict)} compares a delete with its insert, and {model!r} brings them"
+        )
+        return QueryError(
+            "CHANGES_STATE", f"{what} to two units; use th.Biclique or th.Matrix, or leave it out"
+        )
+    if None not in physical.lifetimes_us:
         return None
     what = f"rows of {', '.join(changing)} may be deleted, and {model!r} would keep deleted tuples for ever"
     return QueryError("CHANGES_STATE", f"{what}; give within, or use th.Biclique or th.Matrix")

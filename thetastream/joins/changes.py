@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, MapType, StructType
 
 from thetastream.core.columns import CHANGE_TYPE
+from thetastream.core.condition import ChangeRules
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.upserts import GONE_SOURCE, ORDER_SOURCE, Upserts
 from thetastream.joins.ask.refusals import summarize, unlogged
@@ -21,7 +22,7 @@ from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.joins.ask.streams import read_streams
 from thetastream.lowering.domains import quote
 from thetastream.runtime.flow import RunContext
-from thetastream.spark.changes import list_keys, mark_changes, read_changes
+from thetastream.spark.changes import list_keys, mark_changes, read_changes, set_rules
 from thetastream.spark.dataflow.build import build
 from thetastream.spark.debezium import decode_changes, decode_upserts, read_row
 from thetastream.spark.session.configure import count_partitions
@@ -49,6 +50,8 @@ def changes(
     deleted: str | None = None,
     row: str | None = None,
     value: str | None = None,
+    late: Literal["drop", "fail"] = "drop",
+    strict: bool = False,
 ) -> DataFrame:
     """Read rows that are inserted, updated and deleted, so that a join follows the changes.
 
@@ -90,6 +93,12 @@ def changes(
     value : str, optional
         For Debezium, the column with the records. By default, it is ``value``, as Spark's Kafka connector
         names it.
+    late : {"drop", "fail"}
+        Whether a late delete is dropped and counted, or ends the query of a join (LATE_DELETE).
+    strict : bool
+        Whether the delete of a row that was not inserted ends the query of a join (CHANGE_UNKNOWN_ROW). By
+        default, it counts as a row that is there -1 times, until it is inserted. A unit compares the deletes
+        of each epoch with all rows that it stores.
 
     Returns
     -------
@@ -129,17 +138,20 @@ def changes(
     if strange:
         named = "a change feed" if format is None else f"format={format!r}"
         raise QueryError("CHANGES_FORMAT", f"{strange} does not belong to {named}; leave it out")
-    if format is None:
-        return read_changes(df, sign)
+    if late not in ("drop", "fail"):
+        raise QueryError("CHANGES_FORMAT", f'late must be "drop" or "fail", not {late!r}')
     keys = list_keys(key)
     if not keys and (format == UPSERT or key is not None):
         raise QueryError("CHANGES_FORMAT", f"key must name the columns that identify a row, not {key!r}")
-    if format == UPSERT:
+    if format is None:
+        found = read_changes(df, sign)
+    elif format == UPSERT:
         source = _add_expression(df, sequence, ORDER_SOURCE, "sequence")
-        return _follow_upserts(
-            _add_expression(source, deleted, GONE_SOURCE, "deleted"), keys, sequence, deleted
-        )
-    return _read_debezium(df, value or _DEBEZIUM_VALUE, read_row(df, row), keys, sequence)
+        source = _add_expression(source, deleted, GONE_SOURCE, "deleted")
+        found = _follow_upserts(source, keys, sequence, deleted)
+    else:
+        found = _read_debezium(df, value or _DEBEZIUM_VALUE, read_row(df, row), keys, sequence)
+    return set_rules(found, ChangeRules(late == "fail", bool(strict)))
 
 
 def _read_debezium(

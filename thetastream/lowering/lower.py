@@ -175,6 +175,7 @@ def build_side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
         computed=(*keys.computed.values(), *([] if stream.change_type is None else [SIGN])),
         keys=tuple(keys.keys),
         time=time,
+        rules=stream.rules,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from thetastream.conditions import Phrase, Predicate
+from thetastream.core.condition import LENIENT, ChangeRules
 from thetastream.core.errors import QueryError
 from thetastream.core.how import INNER, How
 from thetastream.lowering.physical import Carried
@@ -91,6 +92,8 @@ class Stream:
     """The aliases of the user's streams, if this is the result of a join of them."""
     change_type: str | None = None
     """The column that says of each row whether it was inserted or deleted. None if rows are only inserted."""
+    rules: ChangeRules = LENIENT
+    """What ends the query if rows may be deleted."""
     watermark_bound: str | None = None
     """The column that says how far the streams behind this one move the watermark. None if its own event
     times say so."""

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StringType, StructField, StructType
 
 from thetastream.core.columns import CHANGE_TYPE, CHANGES, DELETE, INSERT
+from thetastream.core.condition import LENIENT, ChangeRules
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import warn_caller
@@ -23,6 +24,10 @@ _TYPES = {INSERT: INSERT, "update_postimage": INSERT, DELETE: DELETE, "update_pr
 """The types of changes that Delta and Spark name, and what each of them is here."""
 OF_COMMITS = ("_commit_version", "_commit_timestamp")
 """The columns of a change feed that differ between the insert and the delete of a row."""
+
+
+_RULES = "thetastream.change_rules"
+"""The metadata key of what ends a query: whether a late delete does, and whether an unknown row does."""
 
 
 class UnmarkedChangesWarning(UserWarning):
@@ -126,6 +131,21 @@ def list_keys(key: object) -> tuple[str, ...]:
     """
     names = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
     return names if all(isinstance(name, str) for name in names) else ()
+
+
+def set_rules(changes: DataFrame, rules: ChangeRules) -> DataFrame:
+    """Note in the metadata of the type of the change what ends a query."""
+    if rules == LENIENT:
+        return changes
+    metadata = {**changes.schema[CHANGE_TYPE].metadata, _RULES: [rules.fails_on_late, rules.is_strict]}
+    names = [F.col(quote(name)) for name in changes.columns if name != CHANGE_TYPE]
+    return changes.select(*names, F.col(CHANGE_TYPE).alias(CHANGE_TYPE, metadata=metadata))
+
+
+def read_rules(schema: StructType) -> ChangeRules:
+    """Read what ends a query over changes."""
+    metadata = schema[CHANGE_TYPE].metadata if CHANGE_TYPE in schema.names else None
+    return ChangeRules(*(metadata or {}).get(_RULES, ()))
 
 
 def is_changes(schema: StructType) -> bool:

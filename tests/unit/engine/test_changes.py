@@ -15,7 +15,18 @@ import pytest
 from tests.support.changes import Change, Epoch, Row, draw_history, drop_zeros, join_net, net
 from tests.support.local_run import LocalRun
 from thetastream.core.columns import SIGN
-from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
+from thetastream.core.condition import (
+    TIME,
+    Bound,
+    ChangeRules,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    Key,
+    SideSpec,
+)
+from thetastream.core.errors import ThetastreamError
 from thetastream.core.sides import Side
 from thetastream.engine.store import chained_index
 from thetastream.engine.two_stream.query import UnitSpec
@@ -186,7 +197,7 @@ def test_many_histories(model: Model, unit: UnitSpec, monkeypatch: pytest.Monkey
         monkeypatch.setattr(chained_index, "MERGED_ROWS", 16)
         monkeypatch.setattr(chained_index, "FEWEST_DELETES", 0)
     window = WINDOW if unit is IN_WINDOW else None
-    for seed in range(100, 120):
+    for seed in range(100, 105):
         history = draw_history(random.Random(seed), 40, make_row, has_watermark=window is not None)
         run = Run(unit, model)
         for epoch, expected in replay(history, window):
@@ -363,3 +374,44 @@ def test_a_new_tuple_meets_no_tuple_that_is_deleted(model: Model, monkeypatch: p
         run.epoch([*delete(old), *insert(new)])
     assert run.sum_counter("held") > 1, "the old rows and their deletes are still stored"
     assert run.epoch([], insert(B)) == [(1, 2, 1)]
+
+
+# Late deletes, and deletes of unknown rows
+
+
+def with_rules(unit: UnitSpec, rules: ChangeRules) -> UnitSpec:
+    left, right = unit.condition.sides
+    return replace(unit, condition=replace(unit.condition, sides=(replace(left, rules=rules), right)))
+
+
+@BOTH_MODELS
+def test_a_late_delete_ends_the_query_if_the_user_says_so(model: Model) -> None:
+    run = Run(with_rules(IN_WINDOW, ChangeRules(fails_on_late=True)), model)
+    run.epoch(insert(A), insert(B), 100)
+    run.epoch(insert(A), delete(B), 100)  # a late insert, and a delete of the other stream
+    with pytest.raises(ThetastreamError, match=r"LATE_DELETE.*1 deleted rows of 'l' are up to 0\.000000 sec"):
+        run.epoch(delete(A), [], 100)
+
+
+@BOTH_MODELS
+def test_deletes_without_an_insert_are_counted_when_they_leave_the_state(model: Model) -> None:
+    run, n_copies = Run(IN_WINDOW, model), 2 if isinstance(model, Matrix) else 1
+    rows = [(n, 100 + n, 0, 0) for n in range(4)]
+    run.epoch(insert(rows[0], rows[1]) + delete(rows[1], rows[2], rows[2]), delete(B), 90)
+    run.epoch(delete(rows[3]) + insert(rows[2]), [], 101)
+    run.epoch(insert(rows[3], (9, 200, 0, 0)), [], 101 + WINDOW)  # 3 was deleted before its insert
+    assert run.sum_counter("unknown_deletes") == n_copies, "the row of B, whose time is 101"
+    run.epoch([], [], 103 + WINDOW)
+    assert run.sum_counter("unknown_deletes") == n_copies, "one of the two deletes of row 2"
+    run.epoch([], [], 150 + WINDOW)
+    assert run.sum_counter("unknown_deletes") == 0
+
+
+@BOTH_MODELS
+def test_a_strict_stream_refuses_the_delete_of_an_unknown_row(model: Model) -> None:
+    run = Run(with_rules(FULL, ChangeRules(is_strict=True)), model)
+    run.epoch(insert(A, A), delete(B))
+    run.epoch(delete(A) + insert((3, 100, 0, 0)), [])
+    run.epoch(delete(A, (3, 100, 0, 0)), [])
+    with pytest.raises(ThetastreamError, match=r"CHANGE_UNKNOWN_ROW.*'l' is deleted.*\(1, 100, 0, 0\)"):
+        run.epoch(delete(A), [])

@@ -9,6 +9,7 @@ import thetastream as th
 from tests.support.requests import make_request
 from thetastream.conditions import Predicate
 from thetastream.core.columns import CHANGE_TYPE, SIGN, ChangeType
+from thetastream.core.condition import ChangeRules
 from thetastream.core.errors import QueryError
 from thetastream.core.how import find_nearest
 from thetastream.core.identity import find_changes
@@ -110,6 +111,22 @@ def test_models_that_scatter_equal_tuples_need_a_window(model: Any) -> None:
     assert PAIRS.plan(make_changes(model=model)).model == model
     with pytest.raises(QueryError, match="CHANGES_STATE"):
         PAIRS.plan(make_changes(model=model, within_us=None))
+
+
+def test_what_ends_a_query_is_told_to_the_units_and_no_part_of_its_identity() -> None:
+    rules = ChangeRules(fails_on_late=True, is_strict=True)
+
+    def plan(**asked: Any) -> Any:
+        request = make_changes(**asked)
+        left, right = request.streams
+        return PAIRS.plan(replace(request, streams=(replace(left, rules=rules), right)))
+
+    flow = plan().flow()
+    assert [spec.rules for spec in flow.keys] == [rules, ChangeRules()]
+    assert flow.identity == PAIRS.plan(make_changes()).flow().identity
+    with pytest.raises(QueryError, match=r"CHANGES_STATE.*strict=True of a"):
+        plan(model=th.Split(2))
+    assert not any(plan(partitions=n).model.sees_all for n in (1, 2, 8, 64))
 
 
 def test_the_planner_chooses_a_model_that_forgets_deleted_tuples() -> None:

@@ -55,6 +55,8 @@ _CHANGES_KEYS = {
     "deleted": str,
     "row": str,
     "value": str,
+    "late": str,
+    "strict": bool,
 }
 """The keys of ``changes``, which are the arguments of ``th.changes``."""
 

@@ -26,7 +26,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts, concat
-from thetastream.core.cancellation import find_counterparts, find_left, read_signs
+from thetastream.core.cancellation import (
+    Lookalikes,
+    cancel,
+    find_counterparts,
+    find_left,
+    list_columns,
+    read_signs,
+)
 from thetastream.core.columns import TUPLE
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.engine.store.box import IndexPlan, StoredStream
@@ -260,6 +267,13 @@ class ChainedIndex:
 
     def find_due(self, after_us: int | None, horizon_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the payload of the tuples whose event times are in the interval (after, horizon]."""
+        for run, is_due in self._find_due_runs(after_us, horizon_us):
+            yield run.payload if is_due.all() else run.payload.take(np.flatnonzero(is_due))
+
+    def _find_due_runs(
+        self, after_us: int | None, horizon_us: int
+    ) -> Iterator[tuple[Run, npt.NDArray[np.bool_]]]:
+        """Yield runs, and which of their tuples have an event time in the interval (after, horizon]."""
         for meta in self.segments:
             if meta.min_ts > horizon_us or (after_us is not None and meta.max_ts <= after_us):
                 continue
@@ -269,7 +283,7 @@ class ChainedIndex:
             if after_us is not None:
                 is_due &= times > after_us
             if is_due.any():
-                yield run.payload if is_due.all() else run.payload.take(np.flatnonzero(is_due))
+                yield run, is_due
 
     def gather_deletes(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """Gather these columns of the stored deletes; None if they are few among the stored tuples."""
@@ -282,6 +296,27 @@ class ChainedIndex:
         return concat(
             [payload.select(columns).take(rows) for payload, rows in zip(payloads, deletes, strict=True)]
         )
+
+    def find_unmatched(self, deletes: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Find the stored deletes that look like these and have no insert; None if there are none."""
+        lookalikes, found = Lookalikes(list_columns(deletes)), []
+        for meta in self.segments:
+            payload = self._store.get(meta).payload
+            rows = lookalikes.find(list_columns(payload), np.arange(len(payload)))
+            if len(rows):
+                found.append(payload.take(rows))
+        return _find_deletes(found)
+
+    def count_unmatched(self, after_us: int | None, horizon_us: int) -> int:
+        """Count the deletes without an insert whose event times are in the interval (after, horizon]."""
+        found, has_deletes = [], False
+        for run, is_due in self._find_due_runs(after_us, horizon_us):
+            found.append((run, is_due))
+            has_deletes = has_deletes or bool((read_signs(run.payload)[is_due] < 0).any())  # type: ignore[index]
+        if not has_deletes:
+            return 0
+        unmatched = _find_deletes([run.payload.take(np.flatnonzero(is_due)) for run, is_due in found])
+        return 0 if unmatched is None else len(unmatched)
 
     # Segments that move to another index or unit
 
@@ -366,6 +401,15 @@ class ChainedIndex:
         """
         plan = plan or self._plan
         yield from probe_segments(self.segments, self._store, plan, probes, probe_facts, has_one)
+
+
+def _find_deletes(tuples: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Return the deletes that are left when tuples have cancelled each other; None if there are none."""
+    if not tuples:
+        return None
+    left = cancel(concat(tuples))
+    deletes = np.flatnonzero(read_signs(left) < 0)  # type: ignore[operator]
+    return left.take(deletes) if len(deletes) else None
 
 
 def _is_mergeable(segments: list[SegmentMeta]) -> bool:

@@ -15,6 +15,7 @@ In a count window, each tuple has its own place in the order (``thetastream.engi
 the order is part of the condition: a stored tuple meets only tuples that arrived after it.
 """
 
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -24,8 +25,9 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import Matches, RowFacts, concat
-from thetastream.core.cancellation import cancel, cancel_matches
+from thetastream.core.cancellation import cancel, cancel_matches, read_signs
 from thetastream.core.columns import ARRIVAL, SEEN, SEQUENCE
+from thetastream.core.errors import ThetastreamError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.engine.arrival import Numbers, drop_late, keep_passing, number_arrivals, read_times
@@ -82,6 +84,7 @@ class Unit:
             )
             for side in Side
         }
+        self._new_deletes: dict[Side, list[pa.RecordBatch]] = {side: [] for side in Side}
         self.counters = self.counters_type()
         homes = [side for side in Side if model.counts(slot, side)]
         self.counters.list_streams(spec.condition.sides[side].alias for side in homes)
@@ -124,10 +127,41 @@ class Unit:
 
     def expire(self, clock: Clock) -> None:
         """Drop the stored tuples that no tuple of a later epoch can join."""
+        for side in Side:
+            # Models that see all tuples bring equal ones to several units.
+            if self._spec.condition.sides[side].has_deletes and not self._model.sees_all:
+                self._check_deletes(side, clock)
         for side, index in self._indexes.items():
             horizon = clock.watermark_us if self._spec.counts is None else self._arrived[side] - 1
             self.counters.expired += index.expire(horizon)
             index.archive(horizon)
+
+    def _check_deletes(self, side: Side, clock: Clock) -> None:
+        """Count the deletes without an insert that leave the state. If the stream is strict, refuse new ones.
+
+        Raises
+        ------
+        ThetastreamError
+            CHANGE_UNKNOWN_ROW.
+        """
+        index, spec = self._indexes[side], self._spec.condition.sides[side]
+        interval = self._find_leaving(side, clock)
+        if interval is not None:
+            self.counters.unknown_deletes += index.count_unmatched(*interval)
+        new, self._new_deletes[side] = self._new_deletes[side], []
+        unmatched = index.find_unmatched(concat(new)) if new else None
+        if unmatched is not None:
+            (row,) = unmatched.select(spec.columns).slice(0, 1).to_pylist()
+            values = ", ".join(map(reprlib.repr, row.values()))
+            what = f"a row of {spec.alias!r} is deleted that was not inserted: ({values})"
+            raise ThetastreamError("CHANGE_UNKNOWN_ROW", f"{what}; correct the source, or leave strict out")
+
+    def _find_leaving(self, side: Side, clock: Clock) -> tuple[int | None, int] | None:
+        """Return the interval (after, until] of event times that this epoch forgets, if there is one."""
+        lifetime = self._spec.describe_stored(side).lifetime_us
+        if clock.watermark_us is None or lifetime is None:
+            return None
+        return None if clock.late_us is None else clock.late_us - lifetime, clock.watermark_us - lifetime
 
     def finish(self, inbox: Inbox) -> None:
         """Write the new segments, and count the work of the epoch."""
@@ -268,6 +302,10 @@ class Unit:
         if tuples is not None:
             self._indexes[side].insert(tuples.payload, tuples.rows)
             self.counters.stored += len(tuples.rows)
+            if self._spec.condition.sides[side].rules.is_strict:
+                signs = read_signs(tuples.payload)
+                assert signs is not None
+                self._new_deletes[side].append(tuples.payload.take(np.flatnonzero(signs < 0)))
 
     def _probe(self, side: Side, tuples: Tuples | None, *fresh: ChainedIndex) -> Iterator[Matches]:
         """Find partners among the stored tuples of the other side and among the ``fresh`` tuples."""

@@ -18,7 +18,7 @@ from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
-from thetastream.spark.changes import drop_change_type, find_change_type
+from thetastream.spark.changes import drop_change_type, find_change_type, read_rules
 from thetastream.spark.event_time import count_watermarks, list_dropping, list_marked
 from thetastream.spark.pipelines import refuse_query_function
 from thetastream.spark.session.configure import is_case_sensitive
@@ -191,6 +191,8 @@ def read_streams(
         schema = schemas[alias]
         types = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
         stream = Stream(alias, types, is_streaming=frame.isStreaming, change_type=changes[alias])
+        if changes[alias] is not None:
+            stream = replace(stream, rules=read_rules(frame.schema))
         taken = sum(len(known.carried) for known in inputs)
         carried, unsupported = catalyst.carry(stream, columns.get(alias), taken)
         stream = replace(stream, carried=carried)
