@@ -17,6 +17,7 @@ from thetastream.service.app import HEADERS
 from thetastream.stores import ParquetStore
 
 PLAN = {"model": {"name": "biclique", "units": [1, 1]}, "words": {"the condition": "a.x < b.x"}}
+END = "9999-12-31T23:59:59.999Z"
 TOKEN = "a long secret token"
 PHONE = {"width": 360, "height": 740}
 
@@ -71,14 +72,28 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         expect(page.get_by_role("img", name=re.compile("busiest unit received 1.50 times"))).to_be_visible()
         metrics.write("flights", make_entry(4, plan=PLAN, matched=12_345))
         expect(matches).to_have_text("12,345")
+        expect(page.locator("[data-figure=Watermark]")).to_have_text("1970-01-01 00:00:01 UTC")
+        expect(page.locator("[data-figure=Lag]")).to_have_text("2.50 s")
+        # The closing epoch brings nothing. Its figures do not take the place of those before.
+        nothing = {"timely": 0, "late": 0, "shed": 0, "newest_us": None, "lag_s": None}
+        closing = {"streams": {"a": nothing, "b": nothing}, "matched": 0, "late": 0, "watermark": END}
+        metrics.write("flights", make_entry(5, plan=PLAN, **closing))
+        expect(page.locator("[data-figure=Watermark]")).to_have_text("end of the input")
+        expect(matches).to_have_text("12,345")
+        expect(page.locator("[data-figure='Matches in 3 epochs']")).to_have_text("12,352")
+        expect(page.locator("[data-figure='Tuples in 3 epochs']")).to_have_text("104")
         metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00"})
         expect(page.locator(".state")).to_have_text("ended")
+        expect(page.locator(".card header")).to_contain_text("at 09:31:00 UTC")
         expect(page.locator(".card > .bad")).to_have_count(0)
         error = "PredicateError: [PREDICATE_RAISED] near() raised ValueError"
         metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00", "error": error})
         expect(page.locator(".state")).to_have_text("failed")
         expect(page.locator(".card > .bad")).to_have_text(error)
-        metrics.write("flights", make_entry(5, plan=PLAN))
+        old = make_entry(6, plan=PLAN)
+        old["streams"]["a"]["lag_s"] = 435_283_200.0
+        metrics.write("flights", old)
+        expect(page.locator("[data-figure=Lag]")).to_have_text("replayed data")
         expect(page.locator(".state")).to_have_text("running")
         metrics.close()
         expect(page.locator(".state")).to_have_text("lost: its program is gone")

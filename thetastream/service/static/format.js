@@ -26,8 +26,22 @@ export function formatSeconds(s) {
   return `${formatCount(s / 86400)} days`;
 }
 
+// A larger lag is that of replayed data, whose event times say nothing about a delay.
+const LONGEST_LAG_S = 86400;
+// The watermark of a query whose input has ended.
+const END = "9999-12-31T23:59:59.999Z";
+
+export function formatLag(s) {
+  return s > LONGEST_LAG_S ? "replayed data" : formatSeconds(s);
+}
+
+export function formatWatermark(iso) {
+  if (!iso) return "none";
+  return iso === END ? "end of the input" : `${formatInstant(iso)} UTC`;
+}
+
 export function formatTime(iso) {
-  return iso ? new Date(iso).toLocaleTimeString([], { hour12: false }) : "";
+  return iso ? `${new Date(iso).toISOString().slice(11, 19)} UTC` : "";
 }
 
 export function formatInstant(iso) {

@@ -3,7 +3,9 @@
 import { listChanges } from "/page/changes.js";
 import { drawGenerations } from "/page/drawing.js";
 import { html, makePanel } from "/page/elements.js";
-import { formatBytes, formatCount, formatEpochs, formatSeconds, formatTime } from "/page/format.js";
+import {
+  formatBytes, formatCount, formatEpochs, formatLag, formatSeconds, formatTime, formatWatermark,
+} from "/page/format.js";
 import { replaceAndKeepFocus } from "/page/keep_focus.js";
 import { drawLine } from "/page/line_chart.js";
 import { drawPhases } from "/page/phases.js";
@@ -55,12 +57,16 @@ function computeRate(epoch) {
 }
 
 function showFigures(join, last) {
-  const counted = formatEpochs(join.epochs.length), late = sum(join.epochs, "late"), shed = sum(join.epochs, "shed");
+  // Spark closes a run with an epoch without tuples, whose figures say nothing.
+  const busy = join.epochs.findLast((epoch) => epoch.tuples > 0) ?? last;
+  const counted = formatEpochs(join.epochs.length);
+  const total = (key) => formatCount(sum(join.epochs, key));
   const found = {
-    "Epoch": formatCount(last.epoch), "Tuples/s": formatCount(computeRate(last)), "Epoch time": formatSeconds(last.seconds),
-    "Lag": formatSeconds(last.lag_s), "Matches": formatCount(last.matched), "Stored tuples": formatCount(last.held),
-    "State": formatBytes(last.state_bytes), [`Late in ${counted}`]: formatCount(late),
-    [`Shed in ${counted}`]: formatCount(shed),
+    "Epoch": formatCount(last.epoch), "Tuples/s": formatCount(computeRate(busy)), "Epoch time": formatSeconds(busy.seconds),
+    "Lag": formatLag(busy.lag_s), "Watermark": formatWatermark(join.last.watermark), "Matches": formatCount(busy.matched),
+    "Stored tuples": formatCount(last.held), "State": formatBytes(last.state_bytes),
+    [`Tuples in ${counted}`]: total("tuples"), [`Matches in ${counted}`]: total("matched"),
+    [`Late in ${counted}`]: total("late"), [`Shed in ${counted}`]: total("shed"),
   };
   return html("dl", { class: "tiles" }, ...Object.entries(found).map(([name, text]) =>
     html("div", {}, html("dt", {}, name), html("dd", { "data-figure": name }, text))));
