@@ -24,31 +24,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from tests.support.faults import (
-    Job,
-    add_empty_files,
-    epochs,
-    kill_group,
-    oracle,
-    read_committed,
-    write_streams,
+from tests.support import service_faults
+from tests.support.capability_jobs import (
+    ChangesJob,
+    FileJob,
+    GroupsJob,
+    NearestJob,
+    ShedJob,
+    StoreJob,
+    TasksJob,
+    ThreeStreamsJob,
 )
+from tests.support.faults import Job, add_empty_files, epochs, kill_group
 from tests.support.live_faults import FAULTS, Target
+from tests.support.table_job import TableJob
 
 FILES, ROWS = 120, 150
 STARTS = 12
 """Starts of a join that are struck. Later starts run to the end, so that each case ends."""
 WENT_ON = "the query went on"
 CLUSTER = "local-cluster[2,1,700]"
-JOBS: dict[str, dict[str, Any]] = {
-    "inner": {},
-    "left": {"how": "left"},
-    "anti, second units": {"how": "anti", "has_residual": True},
-    "chain": {"chain": 2},
-    "units that change": {"max_units": 6},
-    "inner on two executors": {"master": CLUSTER},
+JOBS: dict[str, tuple[type[Job], dict[str, Any]]] = {
+    "inner": (Job, {}),
+    "left": (Job, {"how": "left"}),
+    "anti, second units": (Job, {"how": "anti", "has_residual": True}),
+    "nearest": (NearestJob, {}),
+    "chain": (Job, {"chain": 2}),
+    "three streams": (ThreeStreamsJob, {}),
+    "units that change": (Job, {"max_units": 6}),
+    "inner on two executors": (Job, {"master": CLUSTER}),
+    "groups": (GroupsJob, {}),
+    "two tasks": (TasksJob, {}),
+    "shedding": (ShedJob, {}),
+    "changes": (ChangesJob, {}),
+    "a table that changes": (TableJob, {"conf": {"spark.sql.streaming.minBatchesToRetain": "10000"}}),
+    "a Parquet store": (StoreJob, {}),
+    "a Delta store": (StoreJob, {"kind": "delta"}),
+    "a job file": (FileJob, {}),
 }
-"""The joins that are struck, with parameters of ``Job``."""
+"""The joins that are struck, with the class of each and its parameters."""
+SERVICE = "a service"
+"""The case of a service without a join (``tests.support.service_faults``)."""
 ALL_JOBS = {
     "driver killed": 2,
     "Python worker killed": 8,
@@ -83,36 +99,42 @@ class Case:
 def run_case(seed: int, folder: Path, files: int = FILES, gap_s: float = 1.5) -> Case:
     """Run a join in an empty folder until its streams are read, with faults up to ``gap_s`` apart."""
     chance = random.Random(seed)
-    name = chance.choice([*JOBS])
+    name = chance.choice([*JOBS, SERVICE])
+    if name == SERVICE:
+        struck, wrong = service_faults.run_case(seed, folder)
+        print(*wrong, sep="\n", end="")
+        return Case(seed, name, struck, not wrong)
     job = make_job(name, folder)
-    write_streams(folder, files, ROWS, seed)
+    job.write_input(files, ROWS, seed)
     weights = ALL_JOBS | ONLY.get(name, {})
     points: list[tuple[str, str]] = []
-    target = Target(job, job.start(), chance)
-    try:
-        for start in range(2 * STARTS):
-            if start < STARTS:
-                points += strike(target, weights, gap_s)
-            if target.process.wait(600) == 0:
-                break
-            target.repair()
-            Path(job.folder, "log").rename(Path(job.folder, f"log{start}"))
-            target.process = job.start()
-    finally:
-        kill_group(target.process)
-    # A restart after the last epoch with rows runs no epoch without rows, which would answer the last tuples.
-    add_empty_files(folder)
-    job.finish(600)
-    found = read_committed(job.sink)
-    return Case(seed, name, points, found == oracle(folder, how=job.how, has_residual=job.has_residual))
+    with job.beside(seed) as seen:
+        target = Target(job, job.start(), chance)
+        try:
+            for start in range(2 * STARTS):
+                if start < STARTS:
+                    points += strike(target, weights, gap_s)
+                if target.process.wait(600) == 0:
+                    break
+                target.repair()
+                Path(job.folder, "log").rename(Path(job.folder, f"log{start}"))
+                target.process = job.start()
+        finally:
+            kill_group(target.process)
+        # A restart after the last epoch with rows runs no epoch without rows, which would answer the last
+        # tuples.
+        add_empty_files(folder)
+        job.finish(600)
+    return Case(seed, name, points, job.is_exact(seen))
 
 
 def make_job(name: str, folder: Path) -> Job:
     """Build the job of a name."""
-    parameters = {"master": "local[2,50]", "cache_folder": str(folder / "cache")} | JOBS[name]
+    kind, own = JOBS[name]
+    parameters = {"master": "local[2,50]", "cache_folder": str(folder / "cache")} | own
     if parameters["master"] == CLUSTER:
         parameters["conf"] = {"spark.task.maxFailures": "50", "spark.executor.memory": "700m"}
-    return Job(str(folder), **parameters)
+    return kind(str(folder), **parameters)
 
 
 def strike(target: Target, weights: dict[str, int], gap_s: float) -> list[tuple[str, str]]:
@@ -147,7 +169,7 @@ def describe_end(target: Target) -> str:
         return "killed"
     text = target.job.output
     # The plan of a query, which Spark prints too, also has names in brackets.
-    names: list[str] = re.findall(r"(?:Error|[Ee]xception): \[([A-Z][A-Z_.]+)\]", text)
+    names: list[str] = re.findall(r"(?:Error|[Ee]xception|thetastream): \[([A-Z][A-Z_.]+)\]", text)
     own = [name for name in names if not name.startswith(("STREAM_FAILED", "TASK_FAILED"))]
     if own:
         return own[-1]

@@ -147,7 +147,7 @@ def main(arguments: list[str]) -> int:
 ALLOWED = {
     *store_damage.REFUSED,
     *("MAILBOX_DAMAGED", "MAILBOX_MISSING", "MAILBOX_FOREIGN", "MAILBOX_UNUSABLE"),
-    *("CONTROL_MISSING", "CONTROL_TWICE"),
+    *("CONTROL_MISSING", "CONTROL_TWICE", "CONTROL_UNUSABLE"),
     *("CHECKPOINT_DAMAGED", "STORE_IN_USE", "STORE_AHEAD", "STATE_OF_ANOTHER_QUERY"),
 }
 """The names by which a case may be refused."""

@@ -21,7 +21,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -117,15 +118,15 @@ def oracle(
     return found
 
 
-def read_committed(sink: Path) -> Counter[Row]:
+def read_committed(sink: Path, columns: Sequence[str] = ("a", "b")) -> Counter[Any]:
     """Read the bag of results from the files that the log of a Parquet file sink lists as committed."""
     paths = set()
     for log in (sink / "_spark_metadata").glob("[0-9]*"):
         paths |= {json.loads(line)["path"] for line in log.read_text().splitlines()[1:]}
-    found: Counter[Row] = Counter()
+    found: Counter[Any] = Counter()
     for path in sorted(paths):
-        table = pq.read_table(path.removeprefix("file://"), columns=["a", "b"], partitioning=None)
-        found.update((row["a"], row["b"]) for row in table.to_pylist())
+        table = pq.read_table(path.removeprefix("file://"), columns=[*columns], partitioning=None)
+        found.update(tuple(row[name] for name in columns) for row in table.to_pylist())
     return found
 
 
@@ -234,7 +235,7 @@ class Job:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Run the rest of the stream in a new process, which leads its own process group."""
-        command = [sys.executable, "-m", self.module, json.dumps(asdict(self))]
+        command = [sys.executable, "-m", self.module, json.dumps(asdict(self)), type(self).__name__]
         environment = environment_of_processes()
         for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT"):
             environment.pop(name, None)
@@ -287,30 +288,16 @@ class Job:
         for key, value in {**settings, **self.conf}.items():
             builder = builder.config(key, value)
         spark = th.configure(builder, 2).getOrCreate()
-        pairs = self.pairs(spark)
-        th.checkpoints.finish_epoch(pairs, self.checkpoint, self.sink)
-        self.write(pairs).awaitTermination()
+        self.write_all(self.pairs(spark))
         spark.stop()
 
     def pairs(self, spark: "SparkSession", band: int = BAND) -> "DataFrame":
         """Build the joined stream of (a, b). With another ``band`` it is another query."""
         import thetastream as th
 
-        streams = {
-            alias: spark.readStream.schema(SCHEMA)
-            .option("maxFilesPerTrigger", 1)
-            .parquet(f"{self.folder}/{alias}")
-            .withWatermark("ts", DELAY)
-            for alias in "ab"
-        }
-        faults = {int(call): fault for call, fault in self.faults.items()}
         pairs = th.join(
-            streams,
-            on=[
-                f"abs(a.x - b.x) <= {band}",
-                make_failing(self.calls, faults, self.clock),
-                *[RESIDUAL] * self.has_residual,
-            ],
+            self.streams(spark),
+            on=[f"abs(a.x - b.x) <= {band}", self.higher(), *[RESIDUAL] * self.has_residual],
             within=f"{self.within_s} seconds",
             model=self.model(),
             mailbox=self.mailbox if self.chain or self.max_units else None,
@@ -320,6 +307,21 @@ class Job:
         )
         partner = "CAST(NULL AS BIGINT)" if self.how == "anti" else "b.id"
         return pairs.selectExpr("a.id AS a", f"{partner} AS b")
+
+    def streams(self, spark: "SparkSession", schema: str = SCHEMA) -> "dict[str, DataFrame]":
+        """Open the streams, one file of each in an epoch."""
+        return {
+            alias: spark.readStream.schema(schema)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(f"{self.folder}/{alias}")
+            .withWatermark("ts", DELAY)
+            for alias in "ab"
+        }
+
+    def higher(self) -> Predicate:
+        """Build the conjunct ``a.y > b.y``, whose calls fail as ``faults`` says."""
+        faults = {int(call): fault for call, fault in self.faults.items()}
+        return make_failing(self.calls, faults, self.clock)
 
     def model(self) -> "Model | None":
         """Build the model. None stands for the one that the planner chooses."""
@@ -333,6 +335,35 @@ class Job:
         """Start the query. It ends when the streams are read."""
         writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(self.checkpoint))
         return writer.trigger(availableNow=True).start(str(self.sink))
+
+    def write_all(self, pairs: "DataFrame") -> None:
+        """Run the query until the streams are read."""
+        import thetastream as th
+
+        th.checkpoints.finish_epoch(pairs, self.checkpoint, self.sink)
+        self.write(pairs).awaitTermination()
+
+    # Input and answer
+
+    def write_input(self, files: int, rows: int, seed: int) -> None:
+        """Write the streams."""
+        write_streams(Path(self.folder), files, rows, seed)
+
+    def beside(self, seed: int) -> AbstractContextManager[Any]:
+        """Do what happens beside the query while the block runs; yield what ``is_exact`` needs of it."""
+        return contextlib.nullcontext()
+
+    def list_found(self) -> Counter[Row]:
+        """List the results that were committed."""
+        return read_committed(self.sink)
+
+    def list_expected(self) -> Counter[Row]:
+        """List the results of a nested loop."""
+        return oracle(Path(self.folder), self.within_s, self.how, self.has_residual)
+
+    def is_exact(self, seen: Any) -> bool:
+        """Whether the results are those of the nested loop. ``seen`` is what ``beside`` has yielded."""
+        return self.list_found() == self.list_expected()
 
 
 def kill_worker(driver: int, rng: random.Random) -> bool:

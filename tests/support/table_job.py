@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.support.faults import Job, Row, epochs, make_failing
+from tests.support.faults import Job, Row, epochs
 from thetastream.conditions import Predicate
 from thetastream.runtime.table_runs import TableFolder
 from thetastream.runtime.table_versions import Version
@@ -48,12 +48,25 @@ class TableJob(Job):
 
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{self.folder}/a")
         table = th.Table(f"{self.folder}/table", every="0.2 seconds", keep=2, key="id")
-        faults = {int(call): fault for call, fault in self.faults.items()}
-        higher = make_failing(self.calls, faults, self.clock)
-        on: list[str | Predicate] = ["a.x >= b.low AND a.x < b.high", higher]
+        on: list[str | Predicate] = ["a.x >= b.low AND a.x < b.high", self.higher()]
         return th.join({"a": stream, "b": table}, on, mailbox=self.mailbox).selectExpr(
             "a.id AS a", "b.id AS b"
         )
+
+    def write_input(self, files: int, rows: int, seed: int) -> None:
+        """Write the stream, and the first version of the table."""
+        super().write_input(files, rows, seed)
+        self.write_version(0)
+
+    def beside(self, seed: int) -> AbstractContextManager[dict[int, set[Version]]]:
+        """Replace the rows of the table while the block runs."""
+        return self.changing(seed)
+
+    def is_exact(self, seen: dict[int, set[Version]]) -> bool:
+        """Whether each epoch has read one version, and its results are those of this version."""
+        if any(len(versions) != 1 for versions in seen.values()):
+            return False
+        return self.list_found() == self.find_expected({epoch: one for epoch, (one,) in seen.items()})
 
     def write_version(self, label: int, is_bad: bool = False) -> None:
         """Replace the rows of the table at once. A bad version has a key twice."""

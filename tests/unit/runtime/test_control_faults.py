@@ -15,7 +15,7 @@ from thetastream.runtime.control.request import Request
 
 CASES = 100
 PAGE = Path(__file__).parents[3] / "docs" / "internals" / "state.md"
-REFUSED = {"CONTROL_MISSING", "CONTROL_TWICE"}
+REFUSED = {"CONTROL_MISSING", "CONTROL_TWICE", "CONTROL_UNUSABLE"}
 
 
 def run(folder: Path, seeds: range, patch: pytest.MonkeyPatch) -> Counter[tuple[str, str, str]]:
