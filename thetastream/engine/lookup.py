@@ -20,7 +20,7 @@ from thetastream.core.sides import Side
 from thetastream.engine.matching import Residual
 from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows
 from thetastream.engine.store.probing import BYTES_AT_ONCE, probe_segments
-from thetastream.engine.store.ranked_run import RankedRun, can_search
+from thetastream.engine.store.ranked_run import SEARCHED, RankedRun, are_more, can_search, choose_sample
 from thetastream.engine.store.run import Run
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 
@@ -90,9 +90,10 @@ class Lookup:
         best = _Best(ranking.k)
         is_hard = np.ones(probing.num_rows, dtype=np.bool_)
         ordered = ranking.ordered if can_search(self.plan) else None
-        if ordered is not None:
+        keys = encode_key_rows(self.side, self.plan.condition, probing)
+        if ordered is not None and self._meets_many(probing, keys, runs):
             # 1. Search in the order of the values.
-            box = build_box(self.plan, encode_key_rows(self.side, self.plan.condition, probing))
+            box = build_box(self.plan, keys)
             values = probing.column(RANKED) if ordered.has_left else None
             searched = [RankedRun.of(run, self.plan, ordered).find(box, values) for run in runs.runs]
             is_hard = np.logical_or.reduce([np.zeros_like(is_hard), *(one[3] for one in searched)])
@@ -112,6 +113,13 @@ class Lookup:
             found, stored = best.select(number)
             for piece in cut_matches(facts, found, run.facts, stored, BYTES_AT_ONCE):
                 yield found[piece], run.payload, stored[piece]
+
+    def _meets_many(self, probing: pa.RecordBatch, keys: Int64s, runs: "TableRuns") -> bool:
+        """Whether tuples would be compared with so many rows that a search costs less."""
+        rows = choose_sample(len(keys))
+        facts = RowFacts(probing.take(pa.array(rows)))
+        met = probe_segments(runs.segments, runs.store, self.plan, keys[rows], facts)
+        return are_more(met, SEARCHED * len(rows))
 
     def _make_pairs(
         self, probing: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s

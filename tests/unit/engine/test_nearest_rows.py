@@ -111,6 +111,7 @@ def test_the_nearest_rows_are_those_of_the_nested_loop(
 ) -> None:
     monkeypatch.setattr(ranked_run, "PAIRS_AT_ONCE", 64)
     monkeypatch.setattr(lookup, "_PRUNE_PAIRS", 50)
+    monkeypatch.setattr(lookup, "SEARCHED", 0)
     chance = random.Random(on + by)
     for k, has_nulls in ((1, False), (1, True), (3, True)):
         flow = plan(on, by, k, has_nulls).flow()

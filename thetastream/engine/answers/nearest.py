@@ -7,10 +7,10 @@ tuple is decided.
 
 *Search.* The nearest partner is one of very many if the window is long. If partners can be searched in the
 order of their values (``thetastream.engine.store.ranked_run``), left tuples search and right tuples are
-searched:
+searched, wherever a sample says that tuples meet many others:
 
     new left tuples        search the stored right tuples, of which those of the epoch are part
-    stored left tuples     search the new right tuples, if the new ones would meet very many of them
+    stored left tuples     search the new right tuples
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,15 +32,10 @@ from thetastream.engine.clock import Clock
 from thetastream.engine.store.box import build_box, locate_key_column
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.probing import Candidates
-from thetastream.engine.store.ranked_run import RankedRun, can_search
+from thetastream.engine.store.ranked_run import SEARCHED, RankedRun, are_more, can_search, choose_sample
 from thetastream.engine.store.segment import MemoryStore, SegmentStore
 from thetastream.engine.two_stream.query import Arrivals, Tuples
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-
-SAMPLE = 16
-"""The number of new right tuples that tell how many stored left tuples a right tuple meets."""
-SEARCHED = 8
-"""What the search of a tuple costs, in pairs that are ranked."""
 
 
 @dataclass
@@ -78,23 +73,22 @@ class NearestUnit(AnsweringUnit):
         if self._ordered is None:
             yield from super()._join_in_parts(left, right)
             return
-        yield from self._meet_stored(right.probing)
+        if right.probing is not None:
+            yield from self._meet_stored(right.probing)
         self._store(Side.RIGHT, right.storing)
         if left.probing is not None:
-            self.counters.probed += len(left.probing.rows)
-            yield from self._search(left.probing, self._indexes[Side.RIGHT])
+            if self._meets_more(Side.LEFT, left.probing, SEARCHED * len(left.probing.rows)):
+                self.counters.probed += len(left.probing.rows)
+                yield from self._search(left.probing, self._indexes[Side.RIGHT])
+            else:
+                yield from self._probe(Side.LEFT, left.probing)
         self._store(Side.LEFT, left.storing)
 
-    def _meet_stored(self, right: Tuples | None) -> Iterator[Matches]:
+    def _meet_stored(self, right: Tuples) -> Iterator[Matches]:
         """Find the pairs of new right tuples and stored left ones."""
-        if right is None:
-            return
         stored = self._indexes[Side.LEFT]
-        n_stored = sum(meta.n_rows for meta in stored.segments)
-        every = max(1, len(right.rows) // SAMPLE)
-        sample = Tuples(right.payload.take(np.arange(0, len(right.rows), every)), right.rows[::every])
-        n_pairs = every * sum(n for *_, n in stored.probe(sample.rows, RowFacts(sample.payload)))
-        if n_pairs <= SEARCHED * (n_stored + len(right.rows)):
+        n_searches = sum(meta.n_rows for meta in stored.segments) + len(right.rows)
+        if not self._meets_more(Side.RIGHT, right, SEARCHED * n_searches):
             yield from self._probe(Side.RIGHT, right)
             return
         self.counters.probed += len(right.rows)
@@ -102,6 +96,13 @@ class NearestUnit(AnsweringUnit):
         fresh.insert(right.payload, right.rows)
         for _, run in stored.runs():
             yield from self._search(Tuples(run.payload, run.rows), fresh)
+
+    def _meets_more(self, side: Side, tuples: Tuples, most: int) -> bool:
+        """Whether a sample says that tuples are compared with more stored tuples of the other side."""
+        rows = choose_sample(len(tuples.rows))
+        facts = RowFacts(tuples.payload.take(pa.array(rows)))
+        met = self._indexes[side.other].probe(tuples.rows[rows], facts)
+        return are_more(met, most * len(rows) / len(tuples.rows))
 
     def _search(self, left: Tuples, index: ChainedIndex) -> Iterator[Matches]:
         """Find the nearest partners of left tuples among the right tuples of an index."""

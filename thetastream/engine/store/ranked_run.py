@@ -6,6 +6,7 @@ is a difference or a value of the row. So a search takes a few rows beside that 
 condition, and takes four times as many for the tuples that have not found enough.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -19,17 +20,40 @@ from thetastream.core.condition import Domain
 from thetastream.core.how import Ranking
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, combine_keys, encode
 from thetastream.engine.store.box import Box, IndexPlan
+from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.run import Run
 
 FIRST_ROWS = 4
 """The number of rows that a search takes at first, in each direction, beside ``k``."""
 PAIRS_AT_ONCE = 1 << 20
+SAMPLE = 16
+"""The number of tuples that tell with how many rows a tuple is compared."""
+SEARCHED = 8
+"""A search costs as much as this many rows with which a tuple is compared."""
 Mask = npt.NDArray[np.bool_]
 
 
 def can_search(plan: IndexPlan) -> bool:
     """Whether the intervals of a probe say which rows are partners. If not, all candidates must be ranked."""
     return not (plan.condition.same or plan.condition.predicates)
+
+
+def choose_sample(n: int) -> Int64s:
+    """Choose some of n tuples, evenly.
+
+    >>> choose_sample(40).tolist()[:4], len(choose_sample(3))
+    ([0, 2, 4, 6], 3)
+    """
+    return np.arange(0, n, max(1, n // SAMPLE))
+
+
+def are_more(met: Iterable[Candidates], most: float) -> bool:
+    """Whether tuples are compared with more than ``most`` rows. The rest is not looked at."""
+    for *_, n_candidates in met:
+        most -= n_candidates
+        if most < 0:
+            return True
+    return False
 
 
 @dataclass(frozen=True)
