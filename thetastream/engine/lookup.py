@@ -91,7 +91,7 @@ class Lookup:
         is_hard = np.ones(probing.num_rows, dtype=np.bool_)
         ordered = ranking.ordered if can_search(self.plan) else None
         keys = encode_key_rows(self.side, self.plan.condition, probing)
-        if ordered is not None and self._meets_many(probing, keys, runs):
+        if ordered is not None and self._have_many(probing, keys, runs):
             # 1. Search in the order of the values.
             box = build_box(self.plan, keys)
             values = probing.column(RANKED) if ordered.has_left else None
@@ -114,8 +114,8 @@ class Lookup:
             for piece in cut_matches(facts, found, run.facts, stored, BYTES_AT_ONCE):
                 yield found[piece], run.payload, stored[piece]
 
-    def _meets_many(self, probing: pa.RecordBatch, keys: Int64s, runs: "TableRuns") -> bool:
-        """Whether tuples would be compared with so many rows that a search costs less."""
+    def _have_many(self, probing: pa.RecordBatch, keys: Int64s, runs: "TableRuns") -> bool:
+        """Whether tuples have so many partners, as a sample says, that a search costs less."""
         rows = choose_sample(len(keys))
         facts = RowFacts(probing.take(pa.array(rows)))
         met = probe_segments(runs.segments, runs.store, self.plan, keys[rows], facts)

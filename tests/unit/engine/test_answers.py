@@ -55,7 +55,7 @@ from thetastream.engine.store.run import build
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.index import Hash, HashTiles, IndexSpec, tiles
+from thetastream.index import Hash, HashSorted, HashTiles, IndexSpec, tiles
 from thetastream.index.measures import REGISTRY as MEASURES
 from thetastream.index.measures import vectors as measures
 from thetastream.models import Matrix
@@ -253,7 +253,7 @@ def test_a_search_looks_at_few_partners(is_abs: bool, window: tuple[int, int]) -
     sides = tuple(SideSpec(alias, ("id", "t"), (), (Key("k", Domain.INT),), time=time) for alias in "ab")
     bounds = Dimension(Side.RIGHT, TIME, *(Bound(TIME, delta, False) for delta in window))
     condition = Condition((sides[0], sides[1]), (Equality(0, 0),), window=bounds)
-    index = IndexSpec(Hash(), (0,))
+    index = IndexSpec(HashSorted(), (0,), (-1,))
     how, ranking = find_nearest(Nearest(1, "unread")), Ranking(1, Domain.INT, True, True, is_abs=is_abs)
     join = TwoStreamSpec(UnitSpec(condition, (index, index), N_AS_OF), Matrix(1, 1, (1, 1)))
     run, random = LocalRun(NearestSpec(join, how, ranking)), np.random.default_rng(3)

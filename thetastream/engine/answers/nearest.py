@@ -7,7 +7,7 @@ tuple is decided.
 
 *Search.* The nearest partner is one of very many if the window is long. If partners can be searched in the
 order of their values (``thetastream.engine.store.ranked_run``), left tuples search and right tuples are
-searched, wherever a sample says that tuples meet many others:
+searched, wherever a sample says that tuples have many partners:
 
     new left tuples        search the stored right tuples, of which those of the epoch are part
     stored left tuples     search the new right tuples
@@ -77,7 +77,7 @@ class NearestUnit(AnsweringUnit):
             yield from self._meet_stored(right.probing)
         self._store(Side.RIGHT, right.storing)
         if left.probing is not None:
-            if self._meets_more(Side.LEFT, left.probing, SEARCHED * len(left.probing.rows)):
+            if self._have_more(Side.LEFT, left.probing, SEARCHED * len(left.probing.rows)):
                 self.counters.probed += len(left.probing.rows)
                 yield from self._search(left.probing, self._indexes[Side.RIGHT])
             else:
@@ -88,7 +88,7 @@ class NearestUnit(AnsweringUnit):
         """Find the pairs of new right tuples and stored left ones."""
         stored = self._indexes[Side.LEFT]
         n_searches = sum(meta.n_rows for meta in stored.segments) + len(right.rows)
-        if not self._meets_more(Side.RIGHT, right, SEARCHED * n_searches):
+        if not self._have_more(Side.RIGHT, right, SEARCHED * n_searches):
             yield from self._probe(Side.RIGHT, right)
             return
         self.counters.probed += len(right.rows)
@@ -97,8 +97,8 @@ class NearestUnit(AnsweringUnit):
         for _, run in stored.runs():
             yield from self._search(Tuples(run.payload, run.rows), fresh)
 
-    def _meets_more(self, side: Side, tuples: Tuples, most: int) -> bool:
-        """Whether a sample says that tuples are compared with more stored tuples of the other side."""
+    def _have_more(self, side: Side, tuples: Tuples, most: int) -> bool:
+        """Whether these tuples have more partners among the stored ones, as a sample says."""
         rows = choose_sample(len(tuples.rows))
         facts = RowFacts(tuples.payload.take(pa.array(rows)))
         met = self._indexes[side.other].probe(tuples.rows[rows], facts)

@@ -27,9 +27,11 @@ FIRST_ROWS = 4
 """The number of rows that a search takes at first, in each direction, beside ``k``."""
 PAIRS_AT_ONCE = 1 << 20
 SAMPLE = 16
-"""The number of tuples that tell with how many rows a tuple is compared."""
+"""The number of tuples that tell how many partners a tuple has."""
 SEARCHED = 8
-"""A search costs as much as this many rows with which a tuple is compared."""
+"""A search costs as much as ranking this many partners."""
+COMPARED = 32
+"""Ranking a partner costs as much as comparing a tuple with this many rows."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -48,9 +50,9 @@ def choose_sample(n: int) -> Int64s:
 
 
 def are_more(met: Iterable[Candidates], most: float) -> bool:
-    """Whether tuples are compared with more than ``most`` rows. The rest is not looked at."""
-    for *_, n_candidates in met:
-        most -= n_candidates
+    """Whether tuples cost more than ranking ``most`` partners. The rest is not looked for."""
+    for found, _, _, n_candidates in met:
+        most -= len(found) + n_candidates / COMPARED
         if most < 0:
             return True
     return False
