@@ -50,7 +50,9 @@ class Drawn:
         self.rows: dict[str, list[Row]] = {}
         self.streams: dict[str, DataFrame] = {}
         for alias in aliases:
-            frame = draw_rows(spark, self.random, start, self.scale).select("id", "ts", "k").localCheckpoint()
+            # Before 1970, a tuple without a key moves no watermark, and the last one decides all others.
+            drawn = draw_rows(spark, self.random, start, self.scale)
+            frame = drawn.selectExpr("id", "ts", f"if(id = {LAST}, coalesce(k, 1), k) AS k").localCheckpoint()
             self.batches[alias] = frame
             self.rows[alias] = [Row(*row) for row in frame.selectExpr("id", "unix_micros(ts)", "k").collect()]
             # No row is late, and the last one decides all others.
