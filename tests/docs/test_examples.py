@@ -88,6 +88,8 @@ def test_recipes(name, module, tmp_path):
 def test_page_shows_the_code(page):
     sources = [path.read_text() for path in sorted((ROOT / "examples").glob("*.py"))]
     blocks = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    # ``tests/spark/test_pipelines.py`` runs the pipeline of the page.
+    blocks = [shown for shown in blocks if "from pyspark import pipelines" not in shown]
     assert blocks
     for shown in blocks:
         assert any(shown in source for source in sources), shown
