@@ -14,7 +14,7 @@ from thetastream.families.options import Options, list_options, write_table
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 CONDITION = re.compile(r"[A-Z]+(_[A-Z]+)*")
-RAISERS = ("refuse", "_refuse_list", "make_error_at", "Refusal")
+RAISERS = ("refuse", "refuse_unusable", "_refuse_list", "make_error_at", "Refusal")
 """Functions that take a condition name and make or raise an error."""
 
 

@@ -10,7 +10,8 @@ import re
 import stat
 import uuid
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -34,6 +35,28 @@ _VARIABLES = {
     **dict.fromkeys(("abfs", "abfss"), ("AZURE_",)),
     **dict.fromkeys(("hdfs", "viewfs"), ("HADOOP_", "JAVA_", "CLASSPATH", "ARROW_", "KRB5", "LIBHDFS_")),
 }
+
+
+def refuse(condition: str, message: str) -> NoReturn:
+    """Raise a StateError."""
+    from thetastream.core.errors import StateError
+
+    raise StateError(condition, message)
+
+
+@contextmanager
+def refuse_unusable(condition: str, what: str, hint: str = AGAIN) -> Iterator[None]:
+    """Raise an error of ours if the block cannot use a folder.
+
+    Raises
+    ------
+    StateError
+        With this condition.
+    """
+    try:
+        yield
+    except OSError as error:
+        refuse(condition, f"{what}: {error}. {hint}")
 
 
 class Folder:

@@ -8,6 +8,7 @@ rows of the table lie in runs of an index, as stored tuples of a unit do.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from thetastream.core.sides import Side
 from thetastream.engine.matching import Residual
 from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows
 from thetastream.engine.store.probing import BYTES_AT_ONCE, probe_segments
-from thetastream.engine.store.ranked_run import SEARCHED, RankedRun, are_more, can_search, choose_sample
+from thetastream.engine.store.ranked_run import SEARCHED, RankedRun, can_search, cost_more
 from thetastream.engine.store.run import Run
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 
@@ -91,7 +92,8 @@ class Lookup:
         is_hard = np.ones(probing.num_rows, dtype=np.bool_)
         ordered = ranking.ordered if can_search(self.plan) else None
         keys = encode_key_rows(self.side, self.plan.condition, probing)
-        if ordered is not None and self._have_many(probing, keys, runs):
+        probe = partial(probe_segments, runs.segments, runs.store, self.plan)
+        if ordered is not None and cost_more(probing, keys, probe, SEARCHED * len(keys)):
             # 1. Search in the order of the values.
             box = build_box(self.plan, keys)
             values = probing.column(RANKED) if ordered.has_left else None
@@ -113,13 +115,6 @@ class Lookup:
             found, stored = best.select(number)
             for piece in cut_matches(facts, found, run.facts, stored, BYTES_AT_ONCE):
                 yield found[piece], run.payload, stored[piece]
-
-    def _have_many(self, probing: pa.RecordBatch, keys: Int64s, runs: "TableRuns") -> bool:
-        """Whether tuples have so many partners, as a sample says, that a search costs less."""
-        rows = choose_sample(len(keys))
-        facts = RowFacts(probing.take(pa.array(rows)))
-        met = probe_segments(runs.segments, runs.store, self.plan, keys[rows], facts)
-        return are_more(met, SEARCHED * len(rows))
 
     def _make_pairs(
         self, probing: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s

@@ -248,6 +248,27 @@ def find_last_epoch(names: Iterable[str]) -> int:
     return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
+def find_epochs(folder: Folder) -> tuple[int, int]:
+    """Find the last epoch that was begun, and the last one that was committed; -1 if there is none."""
+    begun, committed = (find_last_epoch(folder.list_files(log)) for log in ("offsets", "commits"))
+    return begun, committed
+
+
+def read_offsets(folder: Folder, epoch: int, where: str) -> list[str]:
+    """Read the lines of the offsets of an epoch: the version, the metadata, and one for each source.
+
+    Raises
+    ------
+    StateError
+        CHECKPOINT_VERSION.
+    """
+    lines = folder.read(f"offsets/{epoch}").decode().splitlines()
+    if lines[0] != "v1":
+        what = f"the offsets of {where} must have Spark's version v1, and they have {lines[0]}"
+        raise StateError("CHECKPOINT_VERSION", what)
+    return lines
+
+
 def read_epoch(folder: Folder, log: str, epoch: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Read what a log says about an epoch: the metadata, and the other lines that are JSON objects."""
     lines = folder.read(f"{log}/{epoch}").decode().splitlines()

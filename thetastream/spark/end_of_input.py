@@ -21,7 +21,7 @@ from thetastream.core.errors import QueryError, StateError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.engine.clock import END_US
 from thetastream.lowering.identity import EVENT_TIME, NO_COLUMN
-from thetastream.runtime.checkpoint_files import find_last_epoch
+from thetastream.runtime.checkpoint_files import find_epochs, read_offsets
 from thetastream.spark.sources.identity import read_written
 
 _WATERMARK, _BEGAN = "batchWatermarkMs", "batchTimestampMs"
@@ -93,13 +93,10 @@ def end_input(checkpoint: str | Path) -> bool:
         EPOCH_UNFINISHED, CHECKPOINT_VERSION.
     """
     where, folder = hide_secrets(str(checkpoint)), Folder(*split_path(str(checkpoint)))
-    begun, committed = (find_last_epoch(folder.list_files(log)) for log in ("offsets", "commits"))
+    begun, committed = find_epochs(folder)
     if begun < 0:
         raise StateError("EPOCH_UNFINISHED", f"{where} must have a committed epoch; it has none")
-    version, written, *sources = folder.read(f"offsets/{begun}").decode().splitlines()
-    if version != "v1":
-        what = f"the offsets of {where} must have Spark's version v1, and they have {version}"
-        raise StateError("CHECKPOINT_VERSION", what)
+    version, written, *sources = read_offsets(folder, begun, where)
     metadata = json.loads(written)
     if metadata[_WATERMARK] >= END_US // 1000:
         return False

@@ -16,7 +16,7 @@ from pyarrow import fs
 from thetastream.core.errors import QueryError, StateError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.results.writer import FORKED_AT
-from thetastream.runtime.checkpoint_files import find_last_epoch, remove_checksum, update_paths
+from thetastream.runtime.checkpoint_files import find_epochs, read_offsets, remove_checksum, update_paths
 from thetastream.runtime.observe.running import is_running
 from thetastream.spark.sources.identity import FORKED, IS_BEGUN
 
@@ -73,7 +73,7 @@ def fork(checkpoint: str | Path, target: str | Path) -> int:
         raise QueryError("FORK", f"{what}; name another one")
     # 1. Check the old checkpoint.
     epoch = _find_epoch(folder, where)
-    lines = folder.read(f"offsets/{epoch}").decode().splitlines()
+    lines = read_offsets(folder, epoch, where)
     joins = [number for number, line in enumerate(lines) if _is_join(line)]
     n_operators = sum(name.isdigit() for name in folder.list_files("state"))
     if len(joins) != 1 or n_operators != 1:
@@ -96,7 +96,7 @@ def fork(checkpoint: str | Path, target: str | Path) -> int:
 
 def _find_epoch(folder: Folder, where: str) -> int:
     """Find the last epoch of a stopped query, which must be committed."""
-    begun, committed = (find_last_epoch(folder.list_files(log)) for log in ("offsets", "commits"))
+    begun, committed = find_epochs(folder)
     if begun < 0 or begun != committed:
         found = f"epoch {begun} was interrupted" if begun >= 0 else "it has none"
         hint = "start the old query once with trigger(availableNow=True) and let it end"
@@ -104,10 +104,6 @@ def _find_epoch(folder: Folder, where: str) -> int:
     if is_running(_read_id(folder)):
         what = f"{where} belongs to query {_read_id(folder)}, which runs on this machine"
         raise StateError("CHECKPOINT_IN_USE", f"{what}; stop it first")
-    version = folder.read(f"offsets/{begun}").decode().partition("\n")[0]
-    if version != "v1":
-        what = f"the offsets of {where} must have Spark's version v1, and they have {version}"
-        raise StateError("CHECKPOINT_VERSION", what)
     return begun
 
 

@@ -32,7 +32,7 @@ from thetastream.engine.clock import Clock
 from thetastream.engine.store.box import build_box, locate_key_column
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.probing import Candidates
-from thetastream.engine.store.ranked_run import SEARCHED, RankedRun, are_more, can_search, choose_sample
+from thetastream.engine.store.ranked_run import SEARCHED, RankedRun, can_search, cost_more
 from thetastream.engine.store.segment import MemoryStore, SegmentStore
 from thetastream.engine.two_stream.query import Arrivals, Tuples
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -77,7 +77,7 @@ class NearestUnit(AnsweringUnit):
             yield from self._meet_stored(right.probing)
         self._store(Side.RIGHT, right.storing)
         if left.probing is not None:
-            if self._have_more(Side.LEFT, left.probing, SEARCHED * len(left.probing.rows)):
+            if self._cost_more(Side.LEFT, left.probing, SEARCHED * len(left.probing.rows)):
                 self.counters.probed += len(left.probing.rows)
                 yield from self._search(left.probing, self._indexes[Side.RIGHT])
             else:
@@ -88,7 +88,7 @@ class NearestUnit(AnsweringUnit):
         """Find the pairs of new right tuples and stored left ones."""
         stored = self._indexes[Side.LEFT]
         n_searches = sum(meta.n_rows for meta in stored.segments) + len(right.rows)
-        if not self._have_more(Side.RIGHT, right, SEARCHED * n_searches):
+        if not self._cost_more(Side.RIGHT, right, SEARCHED * n_searches):
             yield from self._probe(Side.RIGHT, right)
             return
         self.counters.probed += len(right.rows)
@@ -97,12 +97,9 @@ class NearestUnit(AnsweringUnit):
         for _, run in stored.runs():
             yield from self._search(Tuples(run.payload, run.rows), fresh)
 
-    def _have_more(self, side: Side, tuples: Tuples, most: int) -> bool:
-        """Whether these tuples have more partners among the stored ones, as a sample says."""
-        rows = choose_sample(len(tuples.rows))
-        facts = RowFacts(tuples.payload.take(pa.array(rows)))
-        met = self._indexes[side.other].probe(tuples.rows[rows], facts)
-        return are_more(met, most * len(rows) / len(tuples.rows))
+    def _cost_more(self, side: Side, tuples: Tuples, most: int) -> bool:
+        """Whether ranking all stored partners of these tuples costs more than ranking ``most`` partners."""
+        return cost_more(tuples.payload, tuples.rows, self._indexes[side.other].probe, most)
 
     def _search(self, left: Tuples, index: ChainedIndex) -> Iterator[Matches]:
         """Find the nearest partners of left tuples among the right tuples of an index."""

@@ -14,7 +14,7 @@ place of the bit (``CountedTuples``): the number of partners that are inserted l
 import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,33 +45,55 @@ class OpenState:
     """The pages of the set of open tuples."""
 
 
-class Undecided(Protocol):
-    """The preserved tuples of one stream at one unit that are not decided."""
+class Undecided(ABC):
+    """The preserved tuples of one stream at one unit that are not decided.
+
+    Parameters
+    ----------
+    state : OpenState
+        The state before the epoch.
+    numbers : NumberSet or PartnerCounts
+        What is known of each tuple, by its number.
+    """
+
+    def __init__(self, state: OpenState, numbers: "_Paged") -> None:
+        self._n_numbered = state.n_numbered
+        self._pages = numbers
 
     @property
     def state(self) -> OpenState:
         """The current state. It is complete after ``write``."""
+        return OpenState(self._n_numbered, self._pages.pages)
 
     def add(self, n: int) -> Int64s:
         """Number ``n`` new tuples, which are open; return their numbers."""
-
-    def are_open(self, numbers: Int64s) -> Mask:
-        """Return for each of these numbers whether its tuple is open: undecided and without a partner."""
-
-    def meet(self, numbers: Int64s, signs: Signs | None) -> None:
-        """Remember that each of these tuples has met a partner. None stands for partners of sign 1."""
-
-    def close(self, numbers: Int64s) -> Mask:
-        """Forget the tuples with these numbers; return for each number whether its tuple was open."""
-
-    def count(self) -> int:
-        """Count the open tuples."""
+        numbers = np.arange(self._n_numbered, self._n_numbered + n)
+        self._pages.add(numbers)
+        self._n_numbered += n
+        return numbers
 
     def write(self) -> None:
         """Write the pages that have changed to the store, and drop the pages without tuples."""
+        self._pages.write()
+
+    @abstractmethod
+    def are_open(self, numbers: Int64s) -> Mask:
+        """Return for each of these numbers whether its tuple is open: undecided and without a partner."""
+
+    @abstractmethod
+    def meet(self, numbers: Int64s, signs: Signs | None) -> None:
+        """Remember that each of these tuples has met a partner. None stands for partners of sign 1."""
+
+    @abstractmethod
+    def close(self, numbers: Int64s) -> Mask:
+        """Forget the tuples with these numbers; return for each number whether its tuple was open."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Count the open tuples."""
 
 
-class OpenTuples:
+class OpenTuples(Undecided):
     """The open tuples of one stream at one unit. Partners stay partners, so a bit for each tuple is enough.
 
     Parameters
@@ -94,44 +116,26 @@ class OpenTuples:
     """
 
     def __init__(self, state: OpenState, store: SegmentStore) -> None:
-        self._n_numbered = state.n_numbered
         self._numbers = NumberSet(state.pages, store)
-
-    @property
-    def state(self) -> OpenState:
-        """The current state. It is complete after ``write``."""
-        return OpenState(self._n_numbered, self._numbers.pages)
-
-    def add(self, n: int) -> Int64s:
-        """Number ``n`` new tuples, which are open; return their numbers."""
-        numbers = np.arange(self._n_numbered, self._n_numbered + n)
-        self._numbers.add(numbers)
-        self._n_numbered += n
-        return numbers
+        super().__init__(state, self._numbers)
 
     def are_open(self, numbers: Int64s) -> Mask:
-        """Return for each of these numbers whether its tuple is open."""
         return self._numbers.contain(numbers)
 
     def meet(self, numbers: Int64s, signs: Signs | None) -> None:
-        """Close the tuples with these numbers."""
         self._numbers.remove(numbers)
 
     def close(self, numbers: Int64s) -> Mask:
-        """Close the tuples with these numbers; return for each number whether its tuple was open."""
         return self._numbers.remove(numbers)
 
     def count(self) -> int:
-        """Count the open tuples."""
         return self._numbers.count()
 
-    def write(self) -> None:
-        """Write the pages that have changed to the store, and drop the pages without open tuples."""
-        self._numbers.write()
 
-
-class CountedTuples:
+class CountedTuples(Undecided):
     """The undecided tuples of one stream at one unit, and the number of partners of each.
+
+    A partner that is inserted counts 1, and a deleted one -1.
 
     Examples
     --------
@@ -145,44 +149,24 @@ class CountedTuples:
     """
 
     def __init__(self, state: OpenState, store: SegmentStore) -> None:
-        self._n_numbered = state.n_numbered
         self._counts = PartnerCounts(state.pages, store)
-
-    @property
-    def state(self) -> OpenState:
-        """The current state. It is complete after ``write``."""
-        return OpenState(self._n_numbered, self._counts.pages)
-
-    def add(self, n: int) -> Int64s:
-        """Number ``n`` new tuples, which have no partner; return their numbers."""
-        numbers = np.arange(self._n_numbered, self._n_numbered + n)
-        self._counts.add(numbers)
-        self._n_numbered += n
-        return numbers
+        super().__init__(state, self._counts)
 
     def are_open(self, numbers: Int64s) -> Mask:
-        """Return for each of these numbers whether its tuple is undecided and has no partner."""
         return self._counts.are_alone(numbers)
 
     def meet(self, numbers: Int64s, signs: Signs | None) -> None:
-        """Count the partners of these tuples: 1 for a partner that is inserted, -1 for a deleted one."""
         assert signs is not None
         is_mine = numbers >= 0
         self._counts.meet(numbers[is_mine], signs[is_mine])
 
     def close(self, numbers: Int64s) -> Mask:
-        """Forget the tuples with these numbers; return for each number whether its tuple was open."""
         was_open = self._counts.are_alone(numbers)
         self._counts.remove(numbers)
         return was_open
 
     def count(self) -> int:
-        """Count the open tuples."""
         return self._counts.count_alone()
-
-    def write(self) -> None:
-        """Write the pages that have changed to the store, and drop the pages without undecided tuples."""
-        self._counts.write()
 
 
 class _Paged(ABC):
@@ -208,6 +192,10 @@ class _Paged(ABC):
             self._values[row] = self._unpack(self._names[page])
         self._index_pages(known)
         self._is_changed = np.zeros(1 + len(known), dtype=np.bool_)
+
+    @abstractmethod
+    def add(self, numbers: Int64s) -> None:
+        """Add these numbers."""
 
     @abstractmethod
     def _unpack(self, name: str) -> npt.NDArray[Any]:

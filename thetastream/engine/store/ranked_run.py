@@ -6,7 +6,7 @@ is a difference or a value of the row. So a search takes a few rows beside that 
 condition, and takes four times as many for the tuples that have not found enough.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thetastream.core.blocks import RowFacts
 from thetastream.core.columns import RANKED
 from thetastream.core.condition import Domain
 from thetastream.core.how import Ranking
@@ -40,20 +41,28 @@ def can_search(plan: IndexPlan) -> bool:
     return not (plan.condition.same or plan.condition.predicates)
 
 
-def choose_sample(n: int) -> Int64s:
-    """Choose some of n tuples, evenly.
+def cost_more(
+    tuples: pa.RecordBatch,
+    keys: Int64s,
+    probe: Callable[[Int64s, RowFacts], Iterable[Candidates]],
+    most: float,
+) -> bool:
+    """Whether to find and rank all partners of tuples costs more than to rank ``most`` partners.
 
-    >>> choose_sample(40).tolist()[:4], len(choose_sample(3))
-    ([0, 2, 4, 6], 3)
+    Parameters
+    ----------
+    tuples : pyarrow.RecordBatch
+    keys : int64, shape (n, 1 + keys)
+        Their key rows.
+    probe : callable
+        Finds the partners of some of them. It is called for a sample, and asked until that costs too much.
+    most : float
     """
-    return np.arange(0, n, max(1, n // SAMPLE))
-
-
-def are_more(met: Iterable[Candidates], most: float) -> bool:
-    """Whether tuples cost more than ranking ``most`` partners. The rest is not looked for."""
-    for found, _, _, n_candidates in met:
-        most -= len(found) + n_candidates / COMPARED
-        if most < 0:
+    sample = np.arange(0, len(keys), max(1, len(keys) // SAMPLE))
+    left = most * len(sample) / max(1, len(keys))
+    for found, _, _, n_candidates in probe(keys[sample], RowFacts(tuples.take(pa.array(sample)))):
+        left -= len(found) + n_candidates / COMPARED
+        if left < 0:
             return True
     return False
 

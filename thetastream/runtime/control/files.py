@@ -16,23 +16,16 @@ import re
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
-from thetastream.core.folder import AGAIN, Folder, hide_secrets
+from thetastream.core.folder import AGAIN, Folder, hide_secrets, refuse, refuse_unusable
 
 REQUESTS, PLANS, DRAINED, LABEL = "requests", "plans", "drained", "label"
 LINKS = "control-queries"
 KEPT_PLANS = 64
 """The number of last plans that are kept. An epoch that runs again needs two of them."""
-
-
-def refuse(condition: str, message: str) -> NoReturn:
-    """Raise a StateError."""
-    from thetastream.core.errors import StateError
-
-    raise StateError(condition, message)
 
 
 def seal(place: str, text: str) -> bytes:
@@ -94,21 +87,11 @@ class ControlFolder(Folder):
         self._name = name
         self.where = f"{hide_secrets(root).rstrip('/')}/{name_control(name)}"
 
-    @contextmanager
-    def _reach(self, what: str, hint: str = AGAIN) -> Iterator[None]:
-        """Raise an error of ours if the block cannot use the folder.
-
-        Raises
-        ------
-        StateError
-            CONTROL_UNUSABLE.
-        """
-        try:
-            yield
-        except OSError as error:
-            refuse(
-                "CONTROL_UNUSABLE", f"{what} must be in {self.where}, and using it failed: {error}. {hint}"
-            )
+    def _reach(self, what: str, hint: str = AGAIN) -> AbstractContextManager[None]:
+        """Raise CONTROL_UNUSABLE if the block cannot use the folder."""
+        return refuse_unusable(
+            "CONTROL_UNUSABLE", f"{what} must be in {self.where}, and using it failed", hint
+        )
 
     def create(self) -> None:
         """Make the folder."""
@@ -299,12 +282,10 @@ class ControlLinks(Folder):
                 f"a query must have one controlled join of one meaning, and it has two of {join}; leave "
                 "max_units out for one of them",
             )
-        try:
+        what = f"the name of the control folder must be in {LINKS}, beside {name_control(name)}"
+        with refuse_unusable("CONTROL_UNUSABLE", f"{what}, and writing it failed"):
             self.make(is_private=True)
             self.write(f"{query}-{join}", seal(f"{query}-{join}", name))
-        except OSError as error:
-            what = f"the name of the control folder must be in {LINKS}, beside {name_control(name)}"
-            refuse("CONTROL_UNUSABLE", f"{what}, and writing it failed: {error}. {AGAIN}")
 
     def find(self, query: str, join: str) -> str | None:
         """Find the name of the control folder of a join.

@@ -15,12 +15,12 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple, NoReturn
+from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from thetastream.core.folder import AGAIN, Folder, hide_secrets
+from thetastream.core.folder import Folder, hide_secrets, refuse, refuse_unusable
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes
 
 FORMAT = 3
@@ -36,13 +36,6 @@ SENT = [
 ]
 ADDRESS = [("unit", pa.int32()), ("kind", pa.int8())]
 FILED = pa.schema([*SENT, ("to", pa.list_(pa.struct(ADDRESS)))])
-
-
-def refuse(condition: str, message: str) -> NoReturn:
-    """Raise a StateError."""
-    from thetastream.core.errors import StateError
-
-    raise StateError(condition, message)
 
 
 class Mailbox(Folder):
@@ -78,12 +71,10 @@ class Mailbox(Folder):
         StateError
             MAILBOX_UNUSABLE.
         """
-        try:
+        label = {"format": FORMAT, "name": self.name, "query": encode_identity(query)}
+        with refuse_unusable("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made"):
             self.make(is_private=True)
-            label = {"format": FORMAT, "name": self.name, "query": encode_identity(query)}
             self.write(_LABEL, json.dumps(label).encode())
-        except OSError as error:
-            refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made: {error}. {AGAIN}")
 
     def check(self, query: Identity) -> None:
         """Check that the folder exists and belongs to ``query``.
@@ -147,19 +138,9 @@ class Mailbox(Folder):
             self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, checksum, _MAGIC))
         return int(data.size)
 
-    @contextmanager
-    def _reach(self, what: str) -> Iterator[None]:
-        """Raise an error of ours if the block cannot use the folder.
-
-        Raises
-        ------
-        StateError
-            MAILBOX_UNUSABLE.
-        """
-        try:
-            yield
-        except OSError as error:
-            refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} must {what}: {error}. {AGAIN}")
+    def _reach(self, what: str) -> AbstractContextManager[None]:
+        """Raise MAILBOX_UNUSABLE if the block cannot use the folder."""
+        return refuse_unusable("MAILBOX_UNUSABLE", f"mailbox {self._where} must {what}")
 
     def withdraw(self, unit: int, epochs: range) -> None:
         """Remove what a unit sent in attempts at these epochs that were never committed.

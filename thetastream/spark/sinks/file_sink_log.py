@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.core.folder import Folder, split_path
-from thetastream.runtime.checkpoint_files import find_last_epoch
+from thetastream.runtime.checkpoint_files import find_epochs
 
 LOG = "_spark_metadata"
 _VERSION = 1
@@ -113,7 +113,7 @@ def finish_epoch(results: DataFrame, checkpoint: str | Path, sink: str | Path) -
     >>> query = writer.format("parquet").start("out/pairs")  # doctest: +SKIP
     """
     logs = Folder(*split_path(str(checkpoint)))
-    begun, committed = (find_last_epoch(logs.list_files(log)) for log in ("offsets", "commits"))
+    begun, committed = find_epochs(logs)
     written = max(find_entries(Folder(*split_path(str(sink))).list_files(LOG)), default=-1)
     if not committed < begun <= written:
         return False

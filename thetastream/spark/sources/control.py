@@ -33,6 +33,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from thetastream.core import folder as folders
+from thetastream.core.folder import refuse
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.runtime.control import files
 from thetastream.runtime.control.files import (
@@ -40,7 +41,6 @@ from thetastream.runtime.control.files import (
     ControlLinks,
     list_awaited,
     list_generations,
-    refuse,
 )
 from thetastream.spark.sources import identity, register_source
 from thetastream.spark.sources.identity import IdentityReader, IdentitySource, continue_query
