@@ -13,6 +13,7 @@ from thetastream.joins.changes import changes
 from thetastream.joins.handle import control
 from thetastream.joins.join import col, from_nanos, join, plan
 from thetastream.joins.join_many import join_many
+from thetastream.joins.measured_predicate import measure_predicate
 from thetastream.joins.measured_statistics import statistics
 from thetastream.joins.plan import Plan
 from thetastream.joins.write import write
@@ -76,6 +77,7 @@ __all__ = [
     "join",
     "join_many",
     "local_session",
+    "measure_predicate",
     "metrics",
     "plan",
     "predicate",

@@ -78,6 +78,9 @@ class Counters:
     """Bytes of the stored tuples in the durable store."""
     busy_ms: int = 0
     """Milliseconds in which the unit joined, stored and expired tuples."""
+    predicate_us: int = 0
+    """Microseconds of these in which predicates compared candidates: Python functions, and comparisons that
+    an index only approximates."""
     emitted_bytes: int = 0
     """Bytes of the rows that leave the unit, in Arrow format."""
     streams: dict[str, Arrived] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.counters import Counters
+from thetastream.engine.predicate_time import count_predicate
 from thetastream.engine.store.probing import Candidates
 
 CandidateRows = Sequence[tuple[pa.RecordBatch, Int64s]]
@@ -109,7 +110,8 @@ def evaluate(predicate: PythonPredicate, sides: CandidateRows) -> npt.NDArray[np
     """
     n = len(sides[0][1])
     try:
-        answer = _call(predicate, sides)
+        with count_predicate():
+            answer = _call(predicate, sides)
     except PredicateError:
         raise
     except Exception as error:

@@ -25,6 +25,8 @@ IndexName: TypeAlias = Literal[
     "scan", "sorted", "intervals", "hash", "hash_sorted", "grid", "tiles", "hash_tiles"
 ]
 """The names of the index shapes of this package. Another package may add shapes to the registry."""
+Objective: TypeAlias = Literal["both", "throughput", "latency"]
+"""What the planner chooses the number of nodes of a ring for (PSP, EDBT 2009, section 5.2)."""
 SESSION_PREFIX = "spark.thetastream."
 """``spark.thetastream.<name>`` gives the session's default of an option."""
 MOST_UNITS = 4096
@@ -92,6 +94,13 @@ def _read_statistics(value: object, name: str) -> Statistics:
     if not isinstance(value, Statistics):
         what = f"{name} must be th.Statistics or th.statistics(query)"
         raise QueryError("STATISTICS", f"{what}, not {value!r}")
+    return value
+
+
+def _read_objective(value: object, name: str) -> object:
+    if value not in get_args(Objective):
+        listed = ", ".join(get_args(Objective))
+        raise QueryError("OBJECTIVE", f"{name} must be one of {listed}, not {value!r}")
     return value
 
 
@@ -180,6 +189,15 @@ class RunOptions(StreamOptions, total=False):
             "the units while the join runs.",
             "the units do not change",
             _read_most_units,
+        ),
+    ]
+    objective: Annotated[
+        Objective | None,
+        Option(
+            'What the number of nodes of `th.Ring(nodes="auto")` is chosen for: `"latency"`, `"throughput"`, '
+            'or `"both"`, the least latency with room for twice the rate.',
+            "both",
+            _read_objective,
         ),
     ]
     shed: Annotated[

@@ -1,6 +1,7 @@
 """``th.statistics`` computes statistics of a running join from its counters and Spark's query progress.
 
 rate = tuples / (latest - earliest event time)        bytes = MLV / tuples stored now
+seconds of a candidate = those of the kernel + predicate time / candidates
 
 The event times in the progress are those of one stream. This is sufficient, because the watermark stops
 unless both streams move on.
@@ -15,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from thetastream.core.errors import QueryError
+from thetastream.index.base import CANDIDATE_S
 from thetastream.lowering.statistics import Statistics
 from thetastream.spark.observe.metrics import metrics
 
@@ -105,6 +107,7 @@ def measure_statistics(
         watermark_delay_s=clock.delay_s,
         epoch_s=clock.epoch_s,
         candidates_per_tuple=sum(epoch["candidates"] for epoch in epochs) / sum(n),
+        seconds_per_candidate=_measure_candidate_s(epochs),
         origin="measured",
     )
 
@@ -131,9 +134,28 @@ def measure_rates(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mappin
         tuples_per_second={alias: n / clock.span_s for alias, n in streams.items()},
         watermark_delay_s=clock.delay_s,
         epoch_s=clock.epoch_s,
+        seconds_per_candidate=_measure_candidate_s(epochs),
         results_per_second={name: n / clock.span_s for name, n in sorted(results.items())} or None,
         origin="measured",
     )
+
+
+def _measure_candidate_s(epochs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Measure the seconds to compare one candidate, as units took them.
+
+    It is None if no predicate has run, so that the figure of the kernel holds, and for several joins, whose
+    predicates differ.
+
+    >>> epochs = [{"join": "j", "candidates": 1_000, "predicate_us": us} for us in (40_000, 60_000)]
+    >>> round(_measure_candidate_s(epochs), 9), _measure_candidate_s([{**epochs[0], "predicate_us": 0}])
+    (5.002e-05, None)
+    """
+    predicate_us, candidates = (
+        sum(epoch.get(name, 0) for epoch in epochs) for name in ("predicate_us", "candidates")
+    )
+    if not predicate_us or not candidates or len({epoch["join"] for epoch in epochs}) > 1:
+        return None
+    return float(CANDIDATE_S + predicate_us / 1e6 / candidates)
 
 
 def are_one_pipeline(epochs: Sequence[Mapping[str, Any]]) -> bool:

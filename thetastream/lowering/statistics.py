@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
+from thetastream.index.base import CANDIDATE_S
 
 TUPLES_PER_SECOND = 1_000.0
 """Assumed rate of every stream. Costs are nearly linear in it, so comparisons hold at any equal rate."""
@@ -19,6 +20,8 @@ LARGEST = 1e15
 """The largest figure that is accepted."""
 HEAVIEST_KEY = 0.15
 """Assumed share of the most frequent equality key. Zipf 1.1 over 10,000 keys gives 0.15."""
+PREDICATE_S = 1e-6
+"""Assumed seconds that the Python predicates of a condition take for one candidate."""
 
 _FIGURES = ("watermark_delay_s", "epoch_s", "candidates_per_tuple", "heaviest_key", "seconds_per_candidate")
 
@@ -73,7 +76,8 @@ class Statistics:
         is given.
     seconds_per_candidate : float, optional
         The seconds to compare one candidate, Python predicates included. If it is left out, it is 20 ns, and
-        a microsecond more with a Python predicate. Only joins hop by hop use it.
+        a microsecond more with a Python predicate. ``th.statistics`` measures it in a query that runs, and
+        ``th.measure_predicate`` on sample rows before it starts.
     results_per_second : mapping of str to float, optional
         For three streams or more, the results per second of event time of joins of some of them, by their
         aliases with commas between them, as in ``{"a, b": 50}``. The tree of joins of a pipeline follows
@@ -143,6 +147,16 @@ class Statistics:
     def nbytes_of(self, alias: str) -> float | None:
         """Return the bytes of a stored tuple of one stream of a join of any number, or None if unknown."""
         return _get_figure_of_many(self.bytes_per_tuple, alias)
+
+    def candidate_s(self, has_predicates: bool) -> float:
+        """Return the seconds to compare one candidate, given or assumed.
+
+        >>> [Statistics(seconds_per_candidate=given).candidate_s(True) for given in (3e-5, None)]
+        [3e-05, 1.02e-06]
+        """
+        if self.seconds_per_candidate is not None:
+            return self.seconds_per_candidate
+        return CANDIDATE_S + has_predicates * PREDICATE_S
 
     def of(self, aliases: Sequence[str]) -> "Statistics":
         """Return the figures of these streams only."""

@@ -21,9 +21,9 @@ from thetastream.core.spans import Rows
 from thetastream.models.base import AUTO, CHANGEABLE, is_positive
 from thetastream.models.multiway import Multiway, NewTuples, number_stretches
 
-SLICE = Rows(64)
+SLICE = Rows(4)
 """The default slice. Slices with a fixed number of tuples have equal sizes at all rates; PSP calls this
-smoothing."""
+smoothing. They are small, so that a window of few tuples is spread over all nodes too."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Ring(Multiway):
         estimated cost.
     slice : th.Rows, str or timedelta, optional
         What a slice of a stream spans: a number of tuples, or event time. If it is left out, a slice is an
-        eighth of a node's share of the window if ``statistics`` tell its size, and 64 tuples otherwise.
+        eighth of a node's share of the window if ``statistics`` tell its size, and 4 tuples otherwise.
     order : mapping of alias to sequence of aliases, optional
         For tuples of a stream, the other streams in the order of the hops. For streams that are not named,
         the order is estimated, and then refined as selectivities are measured.

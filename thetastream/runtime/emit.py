@@ -17,6 +17,7 @@ import pyarrow as pa
 from thetastream.core.blocks import STEP, gather, make_binary, pack, unpack
 from thetastream.core.columns import BLOCK
 from thetastream.engine.counters import Counters
+from thetastream.engine.predicate_time import PredicateTime
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,13 +42,16 @@ def count_emitted(pieces: Iterable[list[pa.Array]], counters: Counters) -> Itera
 
 
 def time_work(pieces: Iterable[list[pa.Array]], counters: Counters) -> Iterator[list[pa.Array]]:
-    """Count the time until each piece is found, and hand the pieces on unchanged."""
-    source, busy_s = iter(pieces), 0.0
+    """Count the time until each piece is found, and how much of it predicates take. Hand the pieces on
+    unchanged."""
+    source, busy_s, in_predicates = iter(pieces), 0.0, PredicateTime(perf_counter)
     while True:
         began_s = perf_counter()
-        piece = next(source, None)
+        with in_predicates.is_current():
+            piece = next(source, None)
         busy_s += perf_counter() - began_s
-        counters.busy_ms = round(1000 * busy_s)
+        counters.busy_ms = round(1e3 * busy_s)
+        counters.predicate_us = round(1e6 * in_predicates.seconds)
         if piece is None:
             return
         yield piece

@@ -9,7 +9,14 @@ from tests.support.graphs import side
 from tests.support.local import LocalMultiway
 from thetastream.core.condition import Equality
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
-from thetastream.families.hops.cost import MultiwayLoad, compute_load
+from thetastream.families.hops.cost import (
+    EMPTY_EPOCH_S,
+    FULLEST,
+    NODE_S,
+    HopLoad,
+    MultiwayLoad,
+    compute_load,
+)
 from thetastream.families.hops.graph import build_multiway_spec, list_hops
 from thetastream.models import Ring
 
@@ -61,7 +68,45 @@ def test_longer_rings_share_the_divided_work_only() -> None:
     assert load.busy(4) == pytest.approx(0.6)
     assert load.service_rate(4) == pytest.approx(1000 / 0.6)
     assert load.bandwidth(4) == 200
-    assert load.response_latency_s(1, 1.0) == float("inf")
-    assert load.optimal_length(32) == 4
-    assert load.optimal_length(3) == 3
-    assert MultiwayLoad(1000, (), (), 0.01, 0.02, 1).optimal_length(32) == 1
+    assert load.response_latency_s(2) == float("inf")
+
+
+@pytest.mark.parametrize(("every", "divided"), [(0.1, 2.0), (0.01, 0.02), (0.3, 0.1), (0.02, 20.0), (2, 1)])
+def test_each_objective_has_the_best_length_of_all(every: float, divided: float) -> None:
+    found = (HopLoad(1000, 5000, 300), HopLoad(300, 900, 30))
+    load = MultiwayLoad(1000, (), (found,), every, divided, 1)
+    for most in (1, 3, 32):
+        lengths = range(1, most + 1)
+        latency = {n: load.response_latency_s(n) for n in lengths}
+        chosen = load.optimal_length(most, "latency")
+        assert latency[chosen] == min(latency.values())
+        # Results leave half an epoch and two epochs after their last tuple.
+        assert latency[chosen] == pytest.approx(2.5 * load.epoch_s(chosen))
+        rates = {n: load.max_output_rate(n) for n in lengths}
+        assert list(rates.values()) == sorted(rates.values())
+        enough = [n for n in lengths if rates[n] >= 0.95 * rates[most]]
+        assert load.optimal_length(most, "throughput") == enough[0]
+        roomy = [n for n in lengths if load.busy(n) <= FULLEST]
+        assert load.optimal_length(most) == (min(roomy, key=latency.__getitem__) if roomy else most)
+    # One node is enough for little work, and no number of nodes is enough for too much.
+    assert (load.optimal_length(32) == 1) is (divided < 0.05)
+    assert (load.busy(load.optimal_length(32)) > 1) is (every >= 1)
+
+
+def test_an_epoch_brings_the_work_of_its_own_time() -> None:
+    load = MultiwayLoad(1000, (), (), every_node_s=0.1, divided_s=2.0, sent_bytes=50)
+    for nodes in (3, 8):
+        seconds = load.epoch_s(nodes)
+        assert EMPTY_EPOCH_S + nodes * NODE_S + load.busy(nodes) * seconds == pytest.approx(seconds)
+
+
+def test_seconds_of_a_candidate_change_the_divided_work_only() -> None:
+    one = {(frozenset({0}), 1): 0.1, (frozenset({1}), 0): 0.1}
+    scan = dict.fromkeys(one, 1.0)
+    cheap, dear = (
+        compute_load([10, 10], [100, 100], [(1,), (0,)], one, scan, dict.fromkeys(one, s), [8, 8])
+        for s in (1e-6, 1e-3)
+    )
+    assert dear.every_node_s == cheap.every_node_s
+    assert dear.divided_s - cheap.divided_s == pytest.approx(2000 * (1e-3 - 1e-6))
+    assert dear.optimal_length(32) > cheap.optimal_length(32) == 1

@@ -194,7 +194,7 @@ def test_reports_of_units_are_written_as_ever() -> None:
         '{"unit": 4, "left": 3, "right": 0, "received": 0, "received_bytes": 0, "stored": 0, "probed": 0, '
         '"matched": 0, "late": 1, "late_deletes": 0, "unknown_deletes": 0, "shed": 0, "shed_probes": 0, '
         '"expired": 0, "candidates": 0, "segments": 0, "held": 0, "mlv_bytes": 0, "state_bytes": 0, '
-        '"busy_ms": 0, "emitted_bytes": 0, "streams": {"a": '
+        '"busy_ms": 0, "predicate_us": 0, "emitted_bytes": 0, "streams": {"a": '
         '{"timely": 0, "late": 0, "newest_us": null, "shed": 0, "shed_probes": 0, "delay_us": null}}}'
     )
 

@@ -12,30 +12,40 @@ work, and the other part is divided among N nodes:
 
     w(N) = A + B / N      A: receive tuples and partial results, and probe with them
                           B: store tuples, look at candidates, call predicates, send partial results
+
+PSP's equations 1 to 3 are those of w: its inverse is the service rate. A node more adds to every epoch what
+Spark needs for it, as a hop of the network adds to the latency of PSP's ring (equation 5):
+
+    epoch(N) = (EMPTY_EPOCH_S + N NODE_S) / (1 - w(N))          latency(N) = (1/2 + hops) epoch(N)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf, prod, sqrt
+from math import inf, prod
 
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.families.hops.graph import list_hops
+from thetastream.families.options import Objective
 from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.families.pairs.workload import HOUR_S
-from thetastream.index.base import BISECTION_S, CANDIDATE_S, INSERT_S
+from thetastream.index.base import BISECTION_S, INSERT_S
 from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Fact
 from thetastream.lowering.selectivity import Tie
 from thetastream.lowering.statistics import Statistics, estimate_width
 
+EMPTY_EPOCH_S = 0.45
+"""Seconds of an epoch without tuples: the driver, a router and the first node
+(``thetastream.simulator.limits``)."""
 NODE_S = 0.03
-"""Fixed cost of a node in core seconds per second: a Spark task and a commit of its state per epoch."""
-FULLEST = 0.7
-"""The largest share of its time that a node should be busy, so that it can catch up after a pause."""
-EPOCH_S = 1.0
-"""The length of an epoch for which ``explain`` computes the latency of results, in seconds."""
-PYTHON_CANDIDATE_S = 1e-6
-"""Assumed seconds per call of a Python predicate for one candidate."""
+"""Seconds by which a further node makes an epoch longer: its Spark task and the commit of its state, on a few
+cores."""
+FULLEST = 0.5
+"""The largest share of its time that a node is busy under the objective "both", so that it can serve twice
+the rate."""
+NEARLY_ALL = 0.95
+"""The share of the highest service rate that the objective "throughput" asks for. Each further node adds
+less."""
 
 
 @dataclass(frozen=True)
@@ -77,40 +87,52 @@ class MultiwayLoad:
         return self.every_node_s + self.divided_s / nodes
 
     def service_rate(self, nodes: int) -> float:
-        """Return the tuples per second that saturate the nodes."""
+        """Return the tuples per second that saturate the nodes (PSP, equation 3)."""
         return self.rate / self.busy(nodes) if self.busy(nodes) else inf
+
+    def max_output_rate(self, nodes: int) -> float:
+        """Return the results per second if the nodes are busy all the time (PSP, equation 4)."""
+        return self.output_rate / self.busy(nodes) if self.busy(nodes) else inf
 
     def bandwidth(self, nodes: int) -> float:
         """Return the bytes per second that cross the exchange. Tuples and partial results go to all nodes."""
         return nodes * self.sent_bytes
 
-    def response_latency_s(self, nodes: int, epoch_s: float) -> float:
-        """Return the seconds from a tuple's arrival to its last result: half an epoch and one epoch per hop.
+    def epoch_s(self, nodes: int) -> float:
+        """Return the seconds of an epoch if each one begins when the one before ends.
 
-        If a node is busy all the time, it falls behind without bound, and the latency is infinite.
+        An epoch of d seconds brings the work of d seconds: d = EMPTY_EPOCH_S + N NODE_S + w(N) d. If a node
+        is busy all the time, it falls behind without bound, and the epoch is infinite.
         """
-        if self.busy(nodes) >= 1:
-            return inf
-        n_hops = max(len(hops) for hops in self.hops)
-        return epoch_s / 2 + n_hops * epoch_s
+        idle = 1 - self.busy(nodes)
+        return (EMPTY_EPOCH_S + nodes * NODE_S) / idle if idle > 0 else inf
 
-    def optimal_length(self, most: int) -> int:
-        """Return the best number of nodes, at most ``most``.
+    def response_latency_s(self, nodes: int) -> float:
+        """Return the seconds from a tuple's arrival to its last result: half an epoch and one per hop."""
+        n_hops = max(map(len, self.hops), default=1)
+        return (0.5 + n_hops) * self.epoch_s(nodes)
 
-        There are so many nodes that none is too busy. A further node is added as long as it saves more than
-        it costs. N A + B + N NODE_S grows with N, and B / N falls with N. Their sum is least at N = sqrt(B /
-        (A + NODE_S)).
+    def optimal_length(self, most: int, objective: Objective = "both") -> int:
+        """Return the best number of nodes, at most ``most``, for an objective.
+
+        - "latency": the least response latency. More nodes share the work, and make epochs longer.
+        - "throughput": the fewest nodes with 95 % of the highest service rate, which rises with each node.
+        - "both": the least response latency of the numbers of nodes that can serve twice the rate.
         """
-        best = sqrt(self.divided_s / (self.every_node_s + NODE_S))
-        room = FULLEST - self.every_node_s
-        needed = self.divided_s / room if room > 0 else most
-        return max(1, min(most, ceil(max(round(best), needed))))
+        lengths = range(1, most + 1)
+        if objective == "throughput":
+            enough = NEARLY_ALL * self.service_rate(most)
+            return next(n for n in lengths if self.service_rate(n) >= enough)
+        fit = [n for n in lengths if objective == "latency" or self.busy(n) <= FULLEST]
+        return min(fit or [most], key=lambda n: (self.response_latency_s(n), self.busy(n)))
 
 
 def choose_initial_slice(held: float, nodes: int) -> int:
     """Choose the initial number of tuples in a slice.
 
-    Each node holds several slices of a window, so that no node is idle.
+    Each node holds eight slices of the smallest window, of which ``held`` tuples are stored. So no node is
+    idle, and none holds an eighth more than its share. Smaller slices cost more searches, because a node
+    stores a run in each epoch that brings it a slice.
 
     >>> choose_initial_slice(held=10_000, nodes=4)
     312
@@ -197,9 +219,7 @@ def estimate_load(
         is_indexed = any(edge.equalities or edge.dimensions for edge in edges)
         has_python = any(target in p.streams and p.streams <= {*members, target} for p in graph.predicates)
         share[members, target] = selectivity[members, target] if is_indexed and not has_python else 1.0
-        candidate_s[members, target] = statistics.seconds_per_candidate or (
-            CANDIDATE_S + has_python * PYTHON_CANDIDATE_S
-        )
+        candidate_s[members, target] = statistics.candidate_s(has_python)
     widths = [
         statistics.nbytes_of(stream.alias) or sum(estimate_width(c.block_type) for c in stream.carried)
         for stream in streams
@@ -207,14 +227,20 @@ def estimate_load(
     return compute_load(rates, held, hop_orders, selectivity, share, candidate_s, widths)
 
 
-def explain_multiway_cost(load: MultiwayLoad, nodes: int, streams: Sequence[Stream]) -> Iterator[Fact]:
+def explain_multiway_cost(
+    load: MultiwayLoad, nodes: int, streams: Sequence[Stream], statistics: Statistics, has_predicates: bool
+) -> Iterator[Fact]:
     """Yield the facts that ``explain`` shows about the load."""
     for stream, hops in zip(streams, load.hops, strict=True):
         texts = (f"{hop.probes:,.0f} x {hop.candidates / max(hop.probes, 1e-9):,.0f}" for hop in hops)
         yield Fact("", f"{stream.alias}: probes a second x candidates: {'; '.join(texts)}")
-    latency = load.response_latency_s(nodes, EPOCH_S)
-    slow = "falls behind" if latency == inf else f"{latency:.1f} s with epochs of {EPOCH_S:g} s"
-    yield Fact("results", f"{load.output_rate:,.0f} a second, {slow} after their last tuple")
-    busy, most = load.busy(nodes), load.service_rate(nodes)
+    origin = "measured" if statistics.origin == "measured" else "as given"
+    known = "assumed" if statistics.seconds_per_candidate is None else origin
+    yield Fact("candidate", f"{1e6 * statistics.candidate_s(has_predicates):.3g} us, {known}")
+    latency, most = load.response_latency_s(nodes), load.service_rate(nodes)
+    slow = "falls behind" if latency == inf else f"{latency:.1f} s after their last tuple"
+    most_results = load.max_output_rate(nodes)
+    yield Fact("results", f"{load.output_rate:,.0f} a second, {slow}; {most_results:,.0f} are the most")
+    busy = load.busy(nodes)
     yield Fact("nodes", f"{nodes}, each busy {busy:.0%}; {most:,.0f} tuples a second are the most")
     yield Fact("exchange", f"{load.bandwidth(nodes):,.0f} bytes a second")

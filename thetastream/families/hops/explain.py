@@ -9,21 +9,28 @@ from thetastream.families.hops.graph import LoweredGraph
 from thetastream.families.pairs.explain import explain_watermarks
 from thetastream.lowering.query import Query
 from thetastream.lowering.report import Fact, Section, explain_rewritten, format_index, format_one_line
+from thetastream.lowering.statistics import Statistics
 from thetastream.runtime.flow import RunContext
 
 
 def explain_multiway(
-    query: Query, lowered: LoweredGraph, spec: MultiwaySpec, load: MultiwayLoad, run: RunContext
+    query: Query,
+    lowered: LoweredGraph,
+    spec: MultiwaySpec,
+    load: MultiwayLoad,
+    statistics: Statistics,
+    run: RunContext,
 ) -> tuple[Section, ...]:
     """Return a section for each stage of the plan."""
     streams = query.streams
+    cost = explain_multiway_cost(load, spec.model.n_units, streams, statistics, bool(query.predicates))
     return (
         Section("Parsed", tuple(_explain_parsed(query, spec)), width=6),
         Section("Rewritten", tuple(_explain_rewritten(lowered)), width=8),
         Section("Hops", tuple(_explain_hops(spec)), width=9),
         Section("Physical", tuple(_explain_physical(spec, run)), width=9),
         Section("Watermarks", tuple(explain_watermarks(streams, lowered.sides)), width=9),
-        Section("Cost", tuple(explain_multiway_cost(load, spec.model.n_units, streams)), width=9),
+        Section("Cost", tuple(cost), width=9),
     )
 
 

@@ -19,6 +19,7 @@ from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, e
 from thetastream.families.hops.explain import explain_multiway
 from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
 from thetastream.families.hops.identity import identify_multiway
+from thetastream.families.options import Objective
 from thetastream.families.pairs.choose import Choose, find_shed_problem
 from thetastream.families.pairs.flow import describe_pairs, open_choice
 from thetastream.families.request import RESULTS_OF_MORE, JoinRequest, Refusal, find_answers_problems
@@ -88,7 +89,8 @@ class HopsPlan:
 
     def explain(self) -> tuple[Section, ...]:
         """Explain the join, with a section for each stage of the plan."""
-        return explain_multiway(self.query, self.lowered, self.spec, self.load, self.run)
+        statistics = self.request.statistics or Statistics()
+        return explain_multiway(self.query, self.lowered, self.spec, self.load, statistics, self.run)
 
     def flow(self, read: Collection[str] | None = None) -> Flow:
         """Describe how tuples become results. Nodes emit all columns."""
@@ -150,10 +152,13 @@ class HopsFamily:
         )
         graph, ties = lowered.graph, list_ties(query)
         hops = choose_hop_orders(model, query, request.statistics)
-        load = estimate_load(query.streams, graph, hops.orders, ties, request.statistics or Statistics())
+        statistics = request.statistics or Statistics()
+        load = estimate_load(query.streams, graph, hops.orders, ties, statistics)
         # 3. Choose the nodes, and an index for the hops.
         has_open_size = request.has_open_size and request.is_streaming
-        sizes = _NodesChoice(model, load, has_open_size, request.statistics is not None)
+        objective = (request.options.get("objective") or "both") if has_open_size else None
+        knows_windows = counts is not None or statistics.tuples_per_second is not None
+        sizes = _NodesChoice(model, load, objective, knows_windows)
         model = sizes(request.partitions)
         lifetimes_us = [] if counts is not None else map(graph.lifetime_us, range(len(query.streams)))
         choose_archive_period(lifetimes_us, request.archive_period_us)
@@ -182,15 +187,17 @@ class _NodesChoice:
 
     model: Multiway
     load: MultiwayLoad
-    has_open_size: bool
-    has_statistics: bool
+    objective: Objective | None
+    """What the number of nodes is chosen for; None if the user gave the number."""
+    knows_windows: bool
+    """Whether the number of stored tuples is known."""
 
     def __call__(self, partitions: int) -> Multiway:
         """Choose the sizes for a number of shuffle partitions."""
         model = self.model
-        if self.has_open_size:
-            model = model.with_nodes(self.load.optimal_length(choose_n_units(partitions)))
-        if self.has_statistics:
+        if self.objective is not None:
+            model = model.with_nodes(self.load.optimal_length(choose_n_units(partitions), self.objective))
+        if self.knows_windows:
             model = model.with_slices(choose_initial_slice(min(self.load.held), model.n_units))
         return model
 

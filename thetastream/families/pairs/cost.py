@@ -19,7 +19,6 @@ import numpy.typing as npt
 from thetastream.core.sides import Role, Side
 from thetastream.engine.two_stream.content_routing import CELL_BANDS
 from thetastream.families.pairs.workload import Inflow, Workload
-from thetastream.index.base import CANDIDATE_S
 from thetastream.models.base import Hashes, Model, Places
 
 STORE_BYTE_S = 10e-9
@@ -198,9 +197,9 @@ def _estimate_load(
     for mine, flow, search in zip(shares, work.inflows, searches, strict=True):
         load += flow.rate * mine.received * flow.sent_bytes * SEND_BYTE_S
         load += flow.rate * mine.stored * (work.index.cost.insert_s + flow.stored_bytes * STORE_BYTE_S)
-        load += flow.rate * mine.probing * search * work.index.cost.step_s
+        load += flow.rate * mine.probing * search * work.step_s
     if work.candidates is not None and not work.index.cost.looks_at_all:
-        load += _count_candidates(shares, work) * CANDIDATE_S
+        load += _count_candidates(shares, work) * work.candidate_s
     if work.second is not None:
         rows = _count_second_rows(shares, work, searches)
         load += rows * (SECOND_ROW_S + 2 * work.second.row_bytes * SEND_BYTE_S)

@@ -25,7 +25,7 @@ from thetastream.engine.store.chained_index import (
     SPARSE_ROWS,
 )
 from thetastream.engine.two_stream.content_routing import find_routable_band
-from thetastream.index.base import Shape
+from thetastream.index.base import CANDIDATE_S, Shape
 from thetastream.lowering.lower import Lowered
 from thetastream.lowering.physical import compute_lifetimes
 from thetastream.lowering.query import Query
@@ -91,6 +91,14 @@ class Workload:
     even if the skew is not known."""
     second: SecondExchange | None = None
     """The exchange behind the units; None if there is none."""
+    candidate_s: float = CANDIDATE_S
+    """Seconds to compare one candidate, Python predicates included."""
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one step of a search. If each stored tuple is a candidate, predicates are included."""
+        in_predicates = max(0.0, self.candidate_s - CANDIDATE_S) if self.index.cost.looks_at_all else 0.0
+        return self.index.cost.step_s + in_predicates
 
     def is_ranged(self, model: Model) -> bool:
         """Whether a model routes this workload by cells of a band."""
@@ -117,6 +125,7 @@ def build_workload(query: Query, lowered: Lowered, statistics: Statistics) -> Wo
         skew_is_known=statistics.heaviest_key is not None,
         needs_partners=not query.how.is_inner,
         second=find_second_exchange(lowered),
+        candidate_s=statistics.candidate_s(bool(query.predicates)),
     )
 
 

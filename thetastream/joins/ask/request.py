@@ -112,6 +112,9 @@ def read_request(
     problems += found
     partitions = count_partitions(spark)
     fitted = read_model(model, joined, read.catalyst, partitions, is_counted(within))
+    if "objective" in given.of_user and not fitted.has_open_size:
+        what = 'objective is what the number of nodes of th.Ring(nodes="auto") is chosen for'
+        problems.append(QueryError("OBJECTIVE", f"{what}, and the model is {model!r}; leave objective out"))
     request = JoinRequest(
         streams=streams,
         on=condition.on,
