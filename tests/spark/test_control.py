@@ -82,7 +82,7 @@ def test_tuples_of_the_full_history_move(
 def test_nodes_of_a_ring_of_three_streams_change(spark: SparkSession, tmp_path: Path) -> None:
     """The query starts without control and continues with it. Partial results are in flight at the change."""
     run = Controlled(spark, tmp_path, "abc")
-    run.start(th.Ring(1))
+    run.start(th.Ring(1, hops="mailbox"))
     run.add()
     run.query.stop()
     run.start(th.Ring(1), max_units=3)

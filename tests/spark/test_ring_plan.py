@@ -58,7 +58,7 @@ def test_a_ring_is_refused_by_name(streams: dict[str, DataFrame], model: th.Ring
         ({"within": "1 minute", "index": "hash"}, "INDEX_NOT_APPLICABLE"),
         ({"within": "1 minute", "archive_period": "0 seconds"}, "ARCHIVE_PERIOD"),
         ({"within": "1 minute", "archive_period": "2 minutes"}, "ARCHIVE_PERIOD"),
-        ({"within": "1 minute", "mailbox": 5}, "MAILBOX"),
+        ({"within": "1 minute", "max_units": 4, "mailbox": 5}, "MAILBOX"),
     ],
 )
 def test_settings_that_a_ring_has_not(streams: dict[str, DataFrame], settings: dict, name: str) -> None:

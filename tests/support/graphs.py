@@ -137,10 +137,10 @@ def graph_cases(draw: st.DrawFn, least: int = 2, most: int = 4) -> GraphCase:
 
 
 def run_multiway(
-    case: GraphCase, model: Multiway, refinement: Refinement | None = None
+    case: GraphCase, model: Multiway, refinement: Refinement | None = None, *, has_messages: bool = True
 ) -> Counter[tuple[int, ...]]:
     """Compute the bag of ids that the nodes find, and check the number of tuples in flight after each
-    epoch."""
+    epoch. ``has_messages`` says whether there may be any."""
     join = LocalMultiway(
         build_multiway_spec(case.graph, case.orders, model, case.archive_period_us, refinement)
     )
@@ -154,6 +154,7 @@ def run_multiway(
     watermark = None
     for rows, watermark in case.epochs:
         take(join.epoch([case.batch(n, part) for n, part in enumerate(rows)], watermark))
+        assert has_messages or not join.in_flight
         in_flight = {
             (partial.origin, row)
             for partial in join.partial_results

@@ -364,12 +364,12 @@ KEPT: dict[str, Kept] = {
     ),
     "ring-nodes-change": join(LINKED, TRIPLES, th.Ring(1), max_units=3, change=scale(nodes=2), **THREE),
     # Three streams
-    "ring": join(LINKED, TRIPLES, th.Ring(2), **THREE),
+    "ring": join(LINKED, TRIPLES, th.Ring(2, hops="mailbox"), **THREE),
     "ring-interrupted": join(LINKED, TRIPLES, th.Ring(2, in_flight=16), is_interrupted=True, **THREE),
     "ring-count-window": join(
         LINKED,
         replay("abc", 5, are_linked),
-        th.Ring(2),
+        th.Ring(2, hops="mailbox"),
         aliases="abc",
         within=th.Rows(5),
         has_mailbox=True,

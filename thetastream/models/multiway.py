@@ -77,6 +77,12 @@ class Multiway(Model):
     """The number of tuples that may be in flight at the same time. None means any number."""
     travel: ClassVar[Travel] = Travel.ALL
     """Where partial results look for their next partners."""
+    stored_once: int | None = None
+    """The stream that the planner has chosen to be the only one whose tuples are stored once. None if it
+    chooses none."""
+    measures_hops: ClassVar[bool] = False
+    """Whether each node sees all partial results of the tuples that it begins with, so that hop orders can
+    follow measured selectivities."""
     span_field: ClassVar[str]
     """The name of the field with the length of the stretches into which streams are cut."""
     may_be_auto: ClassVar[bool] = False
@@ -209,6 +215,11 @@ class Multiway(Model):
 
     def counts(self, unit: int, side: Side) -> bool:
         return unit == 0
+
+    def resume(self, stored_once: int | None) -> "Multiway":
+        """Return the model that continues from a state, given the stream that its nodes store once; None if
+        the state names none."""
+        return self
 
     def resolve_aliases(self, aliases: Sequence[str]) -> "Multiway":
         """Return the model with numbers of streams instead of aliases."""

@@ -8,7 +8,7 @@ one revolution.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import ClassVar
 
@@ -19,11 +19,13 @@ from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.spans import Rows
 from thetastream.models.base import AUTO, CHANGEABLE, is_positive
-from thetastream.models.multiway import Multiway, NewTuples, number_stretches
+from thetastream.models.multiway import Multiway, NewTuples, Travel, number_stretches
 
 SLICE = Rows(4)
 """The default slice. Slices with a fixed number of tuples have equal sizes at all rates; PSP calls this
 smoothing. They are small, so that a window of few tuples is spread over all nodes too."""
+EPOCH, MAILBOX = "epoch", "mailbox"
+"""The values of ``hops`` beside ``AUTO``."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,18 @@ class Ring(Multiway):
         Whether old nodes move their tuples to the new ones when the number of nodes changes while the query
         runs (PSP's aggressive relocation). By default, tuples of a window stay until they expire, and tuples
         that never expire move.
+    hops : "auto", "epoch" or "mailbox", optional
+        For three streams and more: where partial results look for their next partners. With "epoch", it is at
+        the same node and in the same epoch; all nodes then store all tuples but those of one stream. With
+        "mailbox", it is at all nodes and in the next epoch, and every tuple is stored once. By default, the
+        planner chooses, and ``explain`` says why.
 
     Raises
     ------
     QueryError
-        BAD_UNITS if ``nodes`` is not a positive integer. BAD_SLICE. BAD_HOPS if ``order`` is no mapping.
-        BAD_LIMIT if ``in_flight`` or ``tuples_per_node`` is not a positive integer. BAD_MOVES if
-        ``moves_tuples`` is neither true nor false.
+        BAD_UNITS if ``nodes`` is not a positive integer. BAD_SLICE. BAD_HOPS if ``order`` is no mapping, or
+        if ``hops`` is none of its values. BAD_LIMIT if ``in_flight`` or ``tuples_per_node`` is not a positive
+        integer. BAD_MOVES if ``moves_tuples`` is neither true nor false.
 
     Examples
     --------
@@ -73,10 +80,12 @@ class Ring(Multiway):
     in_flight: int | None = field(default=None, metadata=CHANGEABLE)
     tuples_per_node: int | None = field(default=None, metadata=CHANGEABLE)
     moves_tuples: bool = False
+    hops: str = field(default=AUTO, metadata=CHANGEABLE, repr=False)
     name: ClassVar[str] = "ring"
     sizes: ClassVar[tuple[str, ...]] = ("nodes",)
     span_field: ClassVar[str] = "slice"
     may_be_auto: ClassVar[bool] = True
+    measures_hops: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check()
@@ -90,6 +99,8 @@ class Ring(Multiway):
                 raise QueryError("BAD_LIMIT", f"{name} must be a positive integer, not {limit!r}")
         if not isinstance(self.moves_tuples, bool):
             raise QueryError("BAD_MOVES", f"moves_tuples must be True or False, not {self.moves_tuples!r}")
+        if self.hops not in (AUTO, EPOCH, MAILBOX):
+            raise QueryError("BAD_HOPS", f'hops must be "auto", "epoch" or "mailbox", not {self.hops!r}')
 
     @property
     def keeps_arrival_order(self) -> bool:
@@ -104,6 +115,10 @@ class Ring(Multiway):
     @property
     def on_one_node(self) -> "Ring":
         return replace(self, nodes=1, in_flight=None)  # no tuple may wait for a later epoch
+
+    def store_once(self, stream: int) -> "OneEpochRing":
+        """Return the ring that makes all hops in one epoch, and stores only the tuples of ``stream`` once."""
+        return OneEpochRing(**{one.name: getattr(self, one.name) for one in fields(Ring)}, stored_once=stream)
 
     def with_slices(self, n_tuples: int) -> "Ring":
         return self if self.slice is not None else replace(self, slice=Rows(n_tuples))
@@ -132,4 +147,43 @@ class Ring(Multiway):
         what = f"{span.n} tuples" if isinstance(span, Rows) else f"{span} of event time"
         return (
             f"ring: {self.nodes} node(s), slices of {what} in turn; every tuple is stored once and visits all"
+        )
+
+
+@dataclass(frozen=True)
+class OneEpochRing(Ring):
+    """The ring whose nodes make all hops of a tuple in the epoch in which it arrives.
+
+    The slices of one stream lie on the nodes in turn. All nodes store the tuples of the other streams. A
+    result has exactly one tuple of the sliced stream, so exactly one node finds it: the one that stores this
+    tuple. Users get this ring with ``Ring(hops="epoch")``.
+
+    Examples
+    --------
+    >>> ring = Ring(nodes=3).store_once(1)
+    >>> ring.stored_once, ring.travel.value
+    (1, 'the node that found them, in the same epoch')
+    """
+
+    stored_once: int = 0
+    """The number of the stream that is sliced."""
+    travel: ClassVar[Travel] = Travel.STAY
+
+    def __repr__(self) -> str:
+        return repr(Ring(**{one.name: getattr(self, one.name) for one in fields(Ring)}))
+
+    def resume(self, stored_once: int | None) -> "OneEpochRing":
+        return self if stored_once is None else replace(self, stored_once=stored_once)
+
+    def assign_parts(self, node: int, arrivals: NewTuples) -> Int64s:
+        if arrivals.stream == self.stored_once:
+            return super().assign_parts(node, arrivals)
+        return np.zeros(len(arrivals.sequence), dtype=np.int64)
+
+    def describe(self) -> str:
+        span = self.span
+        what = f"{span.n} tuples" if isinstance(span, Rows) else f"{span} of event time"
+        return (
+            f"ring: {self.nodes} node(s), slices of {what} of stream {self.stored_once} in turn; tuples of "
+            "other streams are at all nodes"
         )

@@ -1,6 +1,7 @@
 """Compare multi-way models with the nested loop: random graphs, windows, disorder, late tuples, epochs,
 nodes."""
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import combinations
 
@@ -26,15 +27,20 @@ from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import ATR, CTR, Multiway, Ring
+from thetastream.models.ring import OneEpochRing
 
 SLICES = st.sampled_from([Rows(1), Rows(3), timedelta(microseconds=1), timedelta(microseconds=4)])
 NODES = st.integers(1, 4)
 SEGMENTS = st.integers(1, 12).map(lambda us: timedelta(microseconds=us))
 LIMITS = st.one_of(st.none(), st.integers(1, 9), st.integers(10, 30))
+ONE_EPOCH = st.builds(
+    Ring.store_once, st.builds(Ring, NODES, SLICES, st.none(), st.none(), LIMITS), st.integers(0, 1)
+)
 MODELS = st.one_of(
     st.builds(Ring, NODES, SLICES, st.none(), LIMITS, LIMITS),
     st.builds(ATR, NODES, SEGMENTS, st.integers(0, 1)),
     st.builds(CTR, NODES, st.integers(1, 4), SEGMENTS),
+    ONE_EPOCH,
 )
 
 
@@ -67,9 +73,26 @@ def test_same_bag_with_tiny_time_cells(case: GraphCase, model: Multiway) -> None
 
 
 @draw_cases(35)
-@given(counted_cases(), st.builds(Ring, NODES, SLICES, st.none(), LIMITS, LIMITS))
+@given(counted_cases(), st.one_of(st.builds(Ring, NODES, SLICES, st.none(), LIMITS, LIMITS), ONE_EPOCH))
 def test_count_windows_are_those_of_the_nested_loop(case: GraphCase, model: Ring) -> None:
     assert run_multiway(case, model) == answer(case)
+
+
+@draw_cases(12)
+@given(graph_cases(least=3), ONE_EPOCH, st.booleans())
+def test_all_hops_end_in_one_epoch_with_orders_that_each_node_measures(
+    case: GraphCase, model: OneEpochRing, is_counted: bool
+) -> None:
+    m = len(case.graph.sides)
+    if is_counted:
+        case = replace(case, graph=count_windows(case.graph, (4,) * m), archive_period_us=None)
+    lifetimes = tuple(case.graph.lifetime_us(stream) for stream in range(m))
+    refinement = Refinement((True,) * m, ((0b011, 0.5), (0b110, 0.1)), lifetimes)
+    with pytest.MonkeyPatch.context() as patch:
+        make_all_tiny(patch)
+        patch.setattr(hop_orders, "CHANGE_BELOW", 1.0)
+        patch.setattr(hop_orders, "TRIAL_EVERY", 2)
+        assert run_multiway(case, model, refinement, has_messages=False) == answer(case)
 
 
 @draw_cases(12)

@@ -99,7 +99,7 @@ STATES: dict[str, tuple[Any, str]] = {
         f'{{"segments": [{SEGMENT}], "arrived": [1, 2, 3], "waiting": [["w", 2, 77, 5, 1], '
         '["v", 1, [4, 5, 6], 2, 0]], "admitted": [[8, 100]], "measured": {"orders": [[1, 2], [2, 0]], '
         '"asked": [[1, 2, 40]], "counts": [[1, 2, 30.5, 2.25]], "held": [[[500, 3]], [[600, 4], [700, 5]]]}, '
-        '"ends_us": 99}',
+        '"ends_us": 99, "stored_once": null}',
     ),
     "tasks": (
         TasksState({"one": json.loads(UNIT_TEXT)}),

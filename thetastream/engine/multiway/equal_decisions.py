@@ -19,6 +19,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.records import decode, encode
 from thetastream.engine.arrival import Numbers, number_arrivals, read_times
 from thetastream.engine.inbox import Message
+from thetastream.engine.multiway.graph import HopKey
 from thetastream.engine.multiway.hop_orders import Refiner
 from thetastream.engine.multiway.partial_results import PartialResults
 from thetastream.engine.multiway.query import Horizon, MultiwayQuery, MultiwayState, Waiting, combine_horizons
@@ -88,6 +89,10 @@ class EqualDecisions:
         self._arrived[stream] += n
         self._newest.append((stream, latest, n))
 
+    def count_share(self, stream: int, n: int) -> None:
+        """Count ``n`` of the new tuples of a stream as stored, at a node that makes all hops itself."""
+        self._newest = [(one, latest, n if one == stream else known) for one, latest, known in self._newest]
+
     def begin(
         self, epoch: int, horizon: Horizon, fresh: list[NewOrigins], received: Iterable[PartialResults]
     ) -> list[PartialResults]:
@@ -97,9 +102,7 @@ class EqualDecisions:
         """
         beginning = list(self.queue.admit(epoch, fresh))
         if self.refiner is not None:
-            self.refiner.count_results(
-                (partial.make_hop_key(partial.n_members - 1), partial.block.num_rows) for partial in received
-            )
+            self.refiner.count_results(list_last_hops(received))
             self.refiner.count_arrivals(self._newest, combine_horizons([horizon], self._query.n_streams))
             if beginning:
                 self.refiner.choose()
@@ -112,6 +115,11 @@ class EqualDecisions:
                 self.refiner.count_comparisons(
                     partial.make_hop_key(partial.n_members), partial.block.num_rows
                 )
+
+    def count_results(self, found: Iterable[tuple[HopKey, int]]) -> None:
+        """Count the partial results of the hops of an epoch, at a node that makes all hops itself."""
+        if self.refiner is not None:
+            self.refiner.count_results_at_once(found)
 
     def _order_hops(self, beginning: NewOrigins) -> Iterator[PartialResults]:
         """Convert tuples that begin to look for partners to partial results. Some try another hop order."""
@@ -139,6 +147,12 @@ class EqualDecisions:
         yield Message(json.dumps([DECISIONS, encode(self.state)]))
         for entry in self.queue.waiting:
             yield Message(json.dumps([WAITING, entry.id]), self._store.get_block(entry.id, entry.n_rows))
+
+
+def list_last_hops(found: Iterable[PartialResults]) -> Iterator[tuple[HopKey, int]]:
+    """Yield the hop that found partial results, and their number."""
+    for partial in found:
+        yield partial.make_hop_key(partial.n_members - 1), partial.block.num_rows
 
 
 def take_over(

@@ -8,7 +8,8 @@ streams and no first hop has compared them, a few tuples try this hop.
 and make the same decisions without messages, and so does a Spark task that is run again. Partial results
 reach nodes in any order, so they are added up as integers. Floats change hop by hop in a fixed order, and
 only by sums, products and quotients, which have the same results on all machines. If nodes decided
-differently, results would be lost.
+differently, results would be lost. A node that makes all hops of a tuple itself need not decide like the
+others: it counts its own hops and the tuples that it stores.
 
 *Costs.* The cost of a hop order is the number of partial results that it sends. Let held(j) be the number of
 stored tuples of stream j. A tuple of stream i that has been joined with the other streams of S has W(S) /
@@ -116,6 +117,11 @@ class Refiner:
                 DECAY * compared + self._last_asked.get(step, 0),
                 DECAY * matched + sums[step],
             )
+
+    def count_results_at_once(self, found: Iterable[tuple[HopKey, int]]) -> None:
+        """Count the comparisons of this epoch and their results, at a node that makes all hops itself."""
+        self._last_asked, self._asked = dict(self._asked), defaultdict(int)
+        self.count_results(found)
 
     def count_arrivals(self, newest: Iterable[tuple[int, int, int]], horizons: Sequence[int | None]) -> None:
         """Count new tuples, given as (stream, latest event time, number of tuples)."""

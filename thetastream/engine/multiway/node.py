@@ -33,7 +33,14 @@ from thetastream.engine.inbox import Inbox, Message, Peers
 from thetastream.engine.matching import Residual
 from thetastream.engine.moved_tuples import is_moved
 from thetastream.engine.multiway.admission import admit
-from thetastream.engine.multiway.equal_decisions import EqualDecisions, NewOrigins, is_decision, take_over
+from thetastream.engine.multiway.equal_decisions import (
+    EqualDecisions,
+    NewOrigins,
+    is_decision,
+    list_last_hops,
+    take_over,
+)
+from thetastream.engine.multiway.graph import HopKey
 from thetastream.engine.multiway.hop import Hop, join_columns, list_member_columns
 from thetastream.engine.multiway.partial_results import (
     Overlap,
@@ -90,7 +97,12 @@ class MultiwayNode:
     @property
     def state(self) -> MultiwayState:
         """The current state."""
-        return replace(self._decisions.state, segments=self._stored.segments, ends_us=self._ends_us)
+        return replace(
+            self._decisions.state,
+            segments=self._stored.segments,
+            ends_us=self._ends_us,
+            stored_once=self._spec.model.stored_once,
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -129,11 +141,17 @@ class MultiwayNode:
             partials = [self._overlap.begin(partial) for partial in partials]
         partials += merge_partial_results(received)
         self._decisions.count_comparisons(partials)
+        results: list[tuple[HopKey, int]] = []
         while partials:
             for partial in partials:
                 yield from self._hop(partial)
             # Batch DataFrames have no next epoch. They are joined by one node, which stores all tuples.
             partials = self._take_found() if stays or clock.is_last else []
+            if stays:
+                self._decisions.count_comparisons(partials)
+                results += list_last_hops(partials)
+        if stays:
+            self._decisions.count_results(results)
         # 4. Send the new partial results, and stored tuples if the node has left.
         self._send(self._take_found(), peers, clock)
         if self._has_left:
@@ -226,6 +244,7 @@ class MultiwayNode:
                 if self._spec.model.travel is Travel.STAY:
                     # A node that stores a tuple also stores all tuples that it can join with.
                     probing = probing.filter(pa.array(parts >= 0))
+                    self._decisions.count_share(new.stream, probing.num_rows)
             if probing.num_rows:
                 fresh.append(NewOrigins(new.stream, horizon, probing))
         return fresh

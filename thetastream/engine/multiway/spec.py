@@ -48,4 +48,5 @@ class MultiwaySpec(MultiwayQuery):
     def open(self, slot: int, state: MultiwayState, open_store: OpenStore) -> MultiwayNode:
         """Open the node ``slot``."""
         store = open_store({stored.stream: stored.plan for stored in self.stored})
-        return MultiwayNode(self, slot, state, store)
+        query = replace(self, model=self.model.resume(state.stored_once))
+        return MultiwayNode(query, slot, state, store)

@@ -20,15 +20,17 @@ def explain_multiway(
     load: MultiwayLoad,
     statistics: Statistics,
     run: RunContext,
+    why_hops: str = "",
 ) -> tuple[Section, ...]:
-    """Return a section for each stage of the plan."""
+    """Return a section for each stage of the plan. ``why_hops`` says why a ring makes its hops where it
+    does."""
     streams = query.streams
     cost = explain_multiway_cost(load, spec.model.n_units, streams, statistics, bool(query.predicates))
     return (
         Section("Parsed", tuple(_explain_parsed(query, spec)), width=6),
         Section("Rewritten", tuple(_explain_rewritten(lowered)), width=8),
         Section("Hops", tuple(_explain_hops(spec)), width=9),
-        Section("Physical", tuple(_explain_physical(spec, run)), width=9),
+        Section("Physical", tuple(_explain_physical(spec, run, why_hops)), width=9),
         Section("Watermarks", tuple(explain_watermarks(streams, lowered.sides)), width=9),
         Section("Cost", tuple(cost), width=9),
     )
@@ -90,7 +92,7 @@ def _format_count(n: int, one: str, many: str) -> list[str]:
     return [f"{n} {one if n == 1 else many}"] if n else []
 
 
-def _explain_physical(spec: MultiwaySpec, run: RunContext) -> Iterator[Fact]:
+def _explain_physical(spec: MultiwaySpec, run: RunContext, why_hops: str) -> Iterator[Fact]:
     yield Fact("model", spec.model.describe())
     stored_streams = spec.stored[:: spec.model.n_parts]
     for side, stored in zip(spec.graph.sides, stored_streams, strict=True):
@@ -105,6 +107,9 @@ def _explain_physical(spec: MultiwaySpec, run: RunContext) -> Iterator[Fact]:
     yield Fact("exchange", f"one an epoch; {spec.model.n_units} nodes, a copy of every tuple to each")
     if run.shed is not None:
         yield Fact("shed", run.shed.describe())
+    if why_hops:
+        pace = "one an epoch" if spec.has_messages else "all in one epoch"
+        yield Fact("hops", pace, why_hops)
     if spec.has_messages:
         late = f"a result comes up to {spec.n_streams - 2} epochs after its last tuple"
         yield Fact("mailbox", f"{run.mailbox}; {late}")

@@ -23,6 +23,7 @@ from thetastream.lowering.identity import (
     name_keys,
     name_predicate,
 )
+from thetastream.models.ring import EPOCH
 
 
 def identify_multiway(plan: LoweredGraph, query: MultiwayQuery, reading: Reading) -> Parts:
@@ -60,4 +61,15 @@ def identify_multiway(plan: LoweredGraph, query: MultiwayQuery, reading: Reading
         CONDITION: identify_condition(meaning, plan.on),
         WINDOW: Part(json.dumps(spans), ", ".join(words) or "the full history"),
         MODEL: identify_model(query.model, reading),
+        **_identify_hops(query),
     }
+
+
+def _identify_hops(query: MultiwayQuery) -> Parts:
+    """Return the part of a ring that makes all hops in one epoch, whose nodes store copies."""
+    if query.model.stored_once is None:
+        return {}
+    older = (
+        'th.Ring(..., hops="mailbox") makes a hop in each epoch, as a checkpoint without this setting does'
+    )
+    return {"the setting hops of the ring": Part(EPOCH, f'"{EPOCH}" ({older})')}

@@ -7,10 +7,10 @@ No intermediate result is stored. Each tuple is stored once, at the node of its 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, cast
 
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, raise_problems
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.multiway.spec import MultiwaySpec
@@ -19,6 +19,7 @@ from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, e
 from thetastream.families.hops.explain import explain_multiway
 from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
 from thetastream.families.hops.identity import identify_multiway
+from thetastream.families.hops.one_epoch import Sizes, decide, find_hops_problems
 from thetastream.families.options import Objective
 from thetastream.families.pairs.choose import Choose, find_shed_problem
 from thetastream.families.pairs.flow import describe_pairs, open_choice
@@ -30,9 +31,10 @@ from thetastream.lowering.lower import choose_archive_period
 from thetastream.lowering.query import Query, Stream, list_conditions
 from thetastream.lowering.report import Section
 from thetastream.lowering.selectivity import Tie, estimate_sizes, extend_join_order, list_ties
-from thetastream.lowering.statistics import Statistics, choose_n_units
+from thetastream.lowering.statistics import MOST_CHOSEN, Statistics, choose_n_units
 from thetastream.models.base import Model
-from thetastream.models.multiway import Multiway, Travel, read_hops
+from thetastream.models.multiway import Multiway, read_hops
+from thetastream.models.ring import Ring
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.flow import Emitted, Flow, RunContext, UnitStage
 
@@ -50,6 +52,8 @@ class HopsPlan:
     """The estimated load of the nodes."""
     choose: Choose | None = None
     """How the model follows from the number of shuffle partitions; None if the user gave the nodes."""
+    why_hops: str = ""
+    """Why a ring makes all hops in one epoch, or one hop in each epoch."""
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
@@ -90,7 +94,9 @@ class HopsPlan:
     def explain(self) -> tuple[Section, ...]:
         """Explain the join, with a section for each stage of the plan."""
         statistics = self.request.statistics or Statistics()
-        return explain_multiway(self.query, self.lowered, self.spec, self.load, statistics, self.run)
+        return explain_multiway(
+            self.query, self.lowered, self.spec, self.load, statistics, self.run, self.why_hops
+        )
 
     def flow(self, read: Collection[str] | None = None) -> Flow:
         """Describe how tuples become results. Nodes emit all columns."""
@@ -141,7 +147,11 @@ class HopsFamily:
         # 1. Check the windows and the session.
         model = cast(Multiway, request.model)
         counts, problems = _read_windows(request, model)
-        request = request.with_problems(problems).prepare_run(model.has_mailbox(len(request.streams)))
+        has_choice = isinstance(model, Ring) and request.is_streaming and len(request.streams) > 2
+        if isinstance(model, Ring) and has_choice:
+            problems += find_hops_problems(model, request.options.get("max_units"))
+        has_mailbox = not has_choice and model.has_mailbox(len(request.streams))
+        request = request.with_problems(problems).prepare_run(has_mailbox)
         if not request.is_streaming:
             model = model.on_one_node
         unfit = find_shed_problem(request.run.shed, model)
@@ -159,12 +169,25 @@ class HopsFamily:
         objective = (request.options.get("objective") or "both") if has_open_size else None
         knows_windows = counts is not None or statistics.tuples_per_second is not None
         sizes = _NodesChoice(model, load, objective, knows_windows)
-        model = sizes(request.partitions)
+        model, why_hops = sizes(request.partitions), ""
+        if isinstance(model, Ring) and has_choice:
+            rates = {alias: statistics.rate_of(alias) for alias in query.aliases}
+            held = dict(zip(query.aliases, load.held, strict=True))
+            # A query that continues may run with other partitions, and must make its hops as before.
+            longest = cast(Ring, sizes(MOST_CHOSEN))
+            decision = decide(longest, request.run.max_units, Sizes(rates, held, ties))
+            sizes, why_hops = replace(sizes, stored_once=decision.stored_once), decision.why
+            model = sizes(request.partitions)
+            if model.has_mailbox(len(query.streams)):
+                mailbox, found = request.choose_mailbox()
+                raise_problems(found)
+                request = replace(request, run=replace(request.run, mailbox=mailbox))
         lifetimes_us = [] if counts is not None else map(graph.lifetime_us, range(len(query.streams)))
         choose_archive_period(lifetimes_us, request.archive_period_us)
         refinement = choose_refinement(model, graph, hops.is_set, ties)
         spec = build_multiway_spec(graph, hops.orders, model, request.archive_period_us, refinement)
-        return HopsPlan(request, query, lowered, spec, load, sizes if has_open_size else None)
+        choose = sizes if has_open_size else None
+        return HopsPlan(request, query, lowered, spec, load, choose, why_hops)
 
 
 HOPS = HopsFamily()
@@ -191,6 +214,8 @@ class _NodesChoice:
     """What the number of nodes is chosen for; None if the user gave the number."""
     knows_windows: bool
     """Whether the number of stored tuples is known."""
+    stored_once: int | None = None
+    """The stream whose tuples are stored once, if all hops end in one epoch."""
 
     def __call__(self, partitions: int) -> Multiway:
         """Choose the sizes for a number of shuffle partitions."""
@@ -199,6 +224,8 @@ class _NodesChoice:
             model = model.with_nodes(self.load.optimal_length(choose_n_units(partitions), self.objective))
         if self.knows_windows:
             model = model.with_slices(choose_initial_slice(min(self.load.held), model.n_units))
+        if self.stored_once is not None and isinstance(model, Ring):
+            model = model.store_once(self.stored_once)
         return model
 
 
@@ -226,10 +253,10 @@ def choose_refinement(
 ) -> Refinement | None:
     """Return how hop orders follow measured selectivities at run time, or None if they stay as planned.
 
-    Only hop orders that the user did not set are refined, and only where all nodes receive all partial
-    results.
+    Only hop orders that the user did not set are refined, and only where each node sees all partial results
+    of the tuples that it begins with.
     """
-    if not model.has_mailbox(len(graph.sides)) or model.travel is not Travel.ALL or all(is_set):
+    if len(graph.sides) < 3 or not model.measures_hops or all(is_set):
         return None
     numbers = {side.alias: n for n, side in enumerate(graph.sides)}
     read = [(sum(1 << numbers[alias] for alias in aliases), share) for aliases, share in ties]

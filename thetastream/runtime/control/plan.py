@@ -150,10 +150,16 @@ def encode_model(model: Model) -> dict[str, Any]:
     >>> from thetastream.models import Biclique
     >>> encode_model(Biclique((4, 2)))
     {'name': 'biclique', 'units': [4, 2]}
+
+    A ring that makes all hops in one epoch is written as the ring of which the planner made it:
+
+    >>> from thetastream.models import Ring
+    >>> encode_model(Ring(2).store_once(1))
+    {'name': 'ring', 'nodes': 2}
     """
     values = {
         one.name: getattr(model, one.name)
-        for one in fields(model)  # type: ignore[arg-type]
+        for one in fields(REGISTRY.get(model.name, type(model)))  # type: ignore[arg-type]
         if one.default is MISSING or getattr(model, one.name) != one.default
     }
     return {_NAME: model.name, **{name: _encode_value(value) for name, value in values.items()}}

@@ -139,7 +139,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "newest": (report.get("eventTime") or {}).get("max"),
             "kept": compute_kept(streams.values()),
             "rho": compute_efficiency(total),
-            "order": units[0].get("order", {}) if units else {},  # All units make the same decisions.
+            "order": units[0].get("order", {}) if units else {},  # With a mailbox, all nodes decide alike.
             **({"tasks": tasks} if tasks else {}),
             **({"tables": tables} if tables else {}),
             "plan": json.loads(plans[0]) if plans else None,
