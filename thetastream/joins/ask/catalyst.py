@@ -7,8 +7,10 @@ classic session and on Spark Connect.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from decimal import Decimal
 from functools import reduce
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -23,10 +25,15 @@ from thetastream.core.spans import LONGEST_US, parse_duration, spell, to_micros
 from thetastream.core.spark_types import is_day_time
 from thetastream.joins.ask.carriers import carry, select_fields
 from thetastream.joins.ask.refusals import find_mark, find_refusals, read_first_line, unlogged
+from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Constant, Stream
 from thetastream.spark.session.configure import is_case_sensitive
 
+_COLUMN = re.compile(r"(`?)(?P<alias>[A-Za-z_]\w*)\1\.(`?)(?P<name>[A-Za-z_]\w*)\3", re.ASCII)
+"""A column of a stream by its alias, as in ``a.price``."""
+_NUMBER = re.compile(r"-?\d{1,9}(\.\d{1,9})?", re.ASCII)
+"""A number that is INT or DECIMAL for Spark, whatever its digits are."""
 _FIXED_ZONE = re.compile(
     r"(UTC|GMT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal)|UCT|Zulu|Universal)|((UTC|GMT|UT)?[+-][\d:]+)"
 )
@@ -48,6 +55,7 @@ class Catalyst:
         self._frames: dict[tuple[str, ...], DataFrame] = {}
         self._types: dict[tuple[str, tuple[str, ...]], str | None] = {}
         self._constants: dict[str, Constant | None] = {}
+        self._errors: dict[str, AnalysisException | None] = {}
         self.is_case_sensitive = is_case_sensitive(spark)
         self.is_ansi = (spark.conf.get("spark.sql.ansi.enabled") or "").lower() == "true"
         zone = spark.conf.get("spark.sql.session.timeZone") or ""
@@ -57,6 +65,10 @@ class Catalyst:
         """Find the Spark type of an expression over these streams; None if it does not resolve there."""
         asked = text, tuple(aliases)
         if asked not in self._types:
+            known = self._find_column_type(text, aliases)
+            if known is not None:
+                self._types[asked] = known
+                return known
             try:
                 with unlogged():
                     schema = self._frame(asked[1]).select(F.expr(f"({text}\n)").alias("value")).schema
@@ -65,8 +77,45 @@ class Catalyst:
                 self._types[asked] = None
         return self._types[asked]
 
+    def learn_types(self, asked: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Find the types of several expressions together, so that ``type_of`` knows them.
+
+        Each pair is as in a call of ``type_of``. Expressions that do not resolve are left out.
+        """
+        texts: dict[tuple[str, ...], list[str]] = {}
+        for text, aliases in asked:
+            named = tuple(aliases)
+            known = (text, named) in self._types or self._find_column_type(text, named) is not None
+            if not known and text not in texts.setdefault(named, []):
+                texts[named].append(text)
+        for named, alike in texts.items():
+            if len(alike) > 1:
+                with suppress(PySparkException), unlogged():
+                    columns = [f"({text}\n) AS c{n}" for n, text in enumerate(alike)]
+                    fields = self._frame(named).selectExpr(*columns).schema
+                    for text, field in zip(alike, fields, strict=True):
+                        self._types[text, named] = field.dataType.simpleString()
+
+    def _find_column_type(self, text: str, aliases: Sequence[str]) -> str | None:
+        """Find the type of a column that is written as in the schemas; None if Catalyst must be asked."""
+        column = _COLUMN.fullmatch(text)
+        if column is None or column["alias"] not in aliases:
+            return None
+        name_key = str if self.is_case_sensitive else str.casefold
+        found = [
+            field.dataType.simpleString()
+            for field in self._schemas[column["alias"]].fields
+            if name_key(field.name) == name_key(column["name"])
+        ]
+        return found[0] if len(found) == 1 else None
+
     def constant(self, text: str) -> Constant | None:
-        """Evaluate an expression without columns; None if it fails or Python cannot hold its value."""
+        """Evaluate an expression without columns; None if it fails or Python cannot hold its value.
+
+        Spark evaluates it, which takes a second or two in a new session, unless it is a plain number.
+        """
+        if _NUMBER.fullmatch(text):
+            return _read_number(text)
         if text not in self._constants:
             try:
                 with unlogged():
@@ -212,21 +261,27 @@ class Catalyst:
         )
 
     def _frame(self, aliases: tuple[str, ...]) -> DataFrame:
+        """Return an empty DataFrame with a struct column for each of these streams."""
+        every = tuple(self._schemas)
+        if every not in self._frames:
+            schema = StructType([StructField(alias, schema) for alias, schema in self._schemas.items()])
+            self._frames[every] = self._spark.createDataFrame([], schema)
         if aliases not in self._frames:
-            schema = StructType([StructField(alias, self._schemas[alias]) for alias in aliases])
-            self._frames[aliases] = self._spark.createDataFrame([], schema)
+            self._frames[aliases] = self._frames[every].select(*map(quote, aliases))
         return self._frames[aliases]
 
     def _ask(self, text: str) -> AnalysisException | None:
         """Ask Catalyst for its error in a condition."""
-        *others, last = [self._frame((alias,)) for alias in self._schemas]
-        try:
-            with unlogged():
-                # In parentheses, an alias behind the condition or a second condition is an error.
-                _ = reduce(DataFrame.crossJoin, others).join(last, on=F.expr(f"({text}\n)")).schema
-        except AnalysisException as error:
-            return error
-        return None
+        if text not in self._errors:
+            *others, last = [self._frame((alias,)) for alias in self._schemas]
+            self._errors[text] = None
+            try:
+                with unlogged():
+                    # In parentheses, an alias behind the condition or a second condition is an error.
+                    _ = reduce(DataFrame.crossJoin, others).join(last, on=F.expr(f"({text}\n)")).schema
+            except AnalysisException as error:
+                self._errors[text] = error
+        return self._errors[text]
 
     def _translate(self, text: str, error: AnalysisException, mark: Mark | None = None) -> QueryError:
         """Translate Spark's error into a QueryError that names the rule, the value and a hint."""
@@ -303,6 +358,19 @@ _RULES = {
 _DANGLING = re.compile(r"\A\s*(AND|OR)\b|\b(AND|OR|NOT)\s*\Z", re.IGNORECASE)
 """A connective without a condition before or behind it. Spark parses the text in parentheses."""
 _DISTANCES = re.compile(r"(?i)haversine|st_d|distance")
+
+
+def _read_number(text: str) -> Constant:
+    """Read a number of at most nine digits before and behind the point, with the type that Spark gives it.
+
+    >>> _read_number("-10"), _read_number("0.05")
+    (Constant(type='int', value=-10), Constant(type='decimal(2,2)', value=Decimal('0.05')))
+    """
+    if "." not in text:
+        return Constant("int", int(text))
+    value = Decimal(text)
+    scale = len(text.partition(".")[2])
+    return Constant(f"decimal({max(len(value.as_tuple().digits), scale)},{scale})", value)
 
 
 def _select(frame: DataFrame, text: str) -> DataFrame:

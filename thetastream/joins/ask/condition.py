@@ -109,6 +109,10 @@ def _read_sql(
     found = split_conjuncts(phrase)
     problems = catalyst.problems(phrase, found)
     if not problems and catalyst.is_ansi:
+        compared = (
+            side for conjunct in found for one in find_comparisons(conjunct) for side in (one.f, one.g)
+        )
+        catalyst.learn_types((side.text, _name_streams(side, aliases)) for side in compared)
         problems = [
             error for conjunct in found for error in find_mixed_comparisons(conjunct, catalyst, aliases)
         ]
@@ -182,8 +186,12 @@ def find_mixed_comparisons(
 
 
 def _find_type(phrase: Phrase, catalyst: Catalyst, aliases: Sequence[str]) -> str:
-    named = find_references(phrase, aliases) or aliases[:1]
-    return catalyst.type_of(phrase.text, named) or ""
+    return catalyst.type_of(phrase.text, _name_streams(phrase, aliases)) or ""
+
+
+def _name_streams(phrase: Phrase, aliases: Sequence[str]) -> Sequence[str]:
+    """Name the streams that a phrase reads, or one stream if it reads none."""
+    return find_references(phrase, aliases) or aliases[:1]
 
 
 def _make_error(conjunct: Phrase, text: Phrase, number: Phrase, number_type: str) -> QueryError:

@@ -92,7 +92,7 @@ def _stream(
 ) -> DataFrame:
     """Run the units of the first stage on streams; return the columns that leave them."""
     spark = streams[0].sparkSession
-    columns = parse_columns(spark, flow.stages[0].output.columns)
+    columns = parse_columns(flow.stages[0].output.columns)
     stage, rules = _tell_columns(flow.stages[0], columns, spark), flow.rules
     spec = stage.spec
     query = {**flow.identity, **identify_settings(read_meaning(spark))}
@@ -224,7 +224,7 @@ def _describe_late(flow: Flow, streams: Sequence[DataFrame], folder: str, name: 
 def _batch(flow: Flow, streams: Sequence[DataFrame]) -> DataFrame:
     """Run the units of the first stage on batch DataFrames; return the columns that leave them."""
     spark = streams[0].sparkSession
-    columns = parse_columns(spark, flow.stages[0].output.columns)
+    columns = parse_columns(flow.stages[0].output.columns)
     stage = _tell_columns(flow.stages[0], columns, spark)
     rows = build_exchange(FittedSpec(stage.spec), flow.sides, streams, None)
     results = run_batch_units(rows, stage.spec, columns)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from thetastream.core.columns import HASH, SIGN
 from thetastream.engine.routing import reads_hashes
@@ -94,8 +93,8 @@ def _route_stream(
             and not any(_COLLATED in text for text in types.values())
             and SIGN not in flat.columns
         )
-        hashes = F.xxhash64(*map(F.col, hashed)) if hashed else F.lit(0).cast("bigint")
-        flat = flat.select("*", hashes.alias(HASH))
+        hashes = f"xxhash64({', '.join(map(quote, hashed))})" if hashed else "0L"
+        flat = flat.selectExpr("*", f"{hashes} AS {HASH}")
     return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)
 
 
@@ -121,15 +120,13 @@ def route_rows(
 
 def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
     """Select payload and computed keys of the tuples that pass a stream's filters, as columns of blocks."""
-    nested = stream.select(F.struct(*(F.col(quote(name)) for name in stream.columns)).alias(plan.alias))
+    nested = stream.selectExpr(f"struct(*) AS {quote(plan.alias)}")
+    passes = " AND ".join(f"({one.text}\n)" for one in plan.filters)
     if plan.filters and plan.moves_watermark:
         # Spark moves a deterministic filter before the watermark, and leaves out a stream whose filters it
         # finds to be false. It takes this filter for non-deterministic.
-        passes = " AND ".join(f"({one.text}\n)" for one in plan.filters)
-        nested = nested.where(F.expr(f"({passes}) OR spark_partition_id() < 0"))
-    else:
-        for one in plan.filters:
-            nested = nested.where(F.expr(one.text))
-    columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
-    columns += [F.expr(text).alias(name) for name, text in plan.computed]
-    return nested.select(*columns)
+        nested = nested.where(f"({passes}) OR spark_partition_id() < 0")
+    elif plan.filters:
+        nested = nested.where(passes)
+    columns = *((carried.block_column, carried.to_block) for carried in plan.carried), *plan.computed
+    return nested.selectExpr(*(f"({text}\n) AS {quote(name)}" for name, text in columns))

@@ -25,7 +25,7 @@ def look_up(
     """
     spark, is_streaming = stream.sparkSession, stream.isStreaming
     zone = spark.conf.get("spark.sql.session.timeZone")
-    columns = parse_columns(spark, flow.output.columns).add(COUNTERS, StringType())
+    columns = parse_columns(flow.output.columns).add(COUNTERS, StringType())
     blocks = select_block_columns(flow.table, table).schema
     carried = StructType([blocks[one.block_column] for one in flow.table.carried])
     payload = to_arrow_schema(carried, timezone=zone)

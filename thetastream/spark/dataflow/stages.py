@@ -20,10 +20,10 @@ it leaves rows behind that no commit names.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -82,14 +82,14 @@ def _make_gathering_step(
     return step
 
 
-def parse_columns(spark: SparkSession, columns: Sequence[str]) -> StructType:
+def parse_columns(columns: Sequence[str]) -> StructType:
     """Parse columns, which are written as DDL, into a schema."""
-    return spark.createDataFrame([], ", ".join(columns)).schema if columns else StructType([])
+    return cast(StructType, StructType.fromDDL(", ".join(columns))) if columns else StructType([])
 
 
 def restore(results: DataFrame, output: Output) -> DataFrame:
     """Restore the user's columns from the columns that leave the units, and filter by the residual."""
-    restored = results.select(*map(F.expr, output.restored))
+    restored = results.selectExpr(*output.restored)
     for conjunct in output.residual:
         restored = restored.where(F.expr(conjunct))
     return restored
@@ -100,7 +100,7 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext)
 
     ``candidates`` are the rows of the first units that the residual has left.
     """
-    columns = parse_columns(candidates.sparkSession, stage.output.columns)
+    columns = parse_columns(stage.output.columns)
     fitted = FittedSpec(stage.spec, stage.choice)
     rows = route_rows(fitted, ROWS, candidates.select(f"{quote(CANDIDATE)}.*"), "pairs")
     if not candidates.isStreaming:
