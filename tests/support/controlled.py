@@ -7,7 +7,7 @@ all attempts have the same one.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from thetastream.core.sides import Side
 from thetastream.core.spans import Rows
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -58,8 +59,10 @@ MOST_MOVED = 7
 """How many tuples of each stream a unit that leaves sends in an epoch at most."""
 TIME_WINDOW, COUNT_WINDOW, HANDSHAKE = "time", "count", "handshake"
 FULL_HISTORY, ENDLESS_RIGHT, RELOCATION = "full history", "endless right", "relocation"
+TASKS, TASKS_ON_A_CHAIN = "tasks", "tasks on a chain"
 """The kinds of schedules: joins with a window of event time, with count windows, on a handshake chain,
-without a window, with right tuples that never expire, and with rings that move the tuples of a window."""
+without a window, with right tuples that never expire, with rings that move the tuples of a window, and of two
+tasks."""
 RULES = Rules(MAX_UNITS, ("hash", "range"))
 COUNTED_RULES = replace(RULES, counts_tuples=True)
 MOVING_CONDITIONS = {
@@ -78,6 +81,25 @@ def make_moving(kind: str, model: Model) -> MovingSpec:
     return MovingSpec(TwoStreamSpec(unit, model), MOST_MOVED)
 
 
+TASK_CONDITIONS = (
+    CONDITION,
+    replace(CONDITION, window=Dimension(Side.LEFT, TIME, Bound(TIME, -3), Bound(TIME, 5))),
+)
+"""The conditions of the two tasks."""
+
+
+def make_tasks(model: Model) -> SharedTasksSpec:
+    """Make two tasks with different windows on one exchange."""
+    return SharedTasksSpec(
+        tuple(
+            TaskSpec(name, HandshakeSpec(condition, UNIT.indexes, 2, model))
+            if isinstance(model, Chain)
+            else TaskSpec(name, TwoStreamSpec(replace(UNIT, condition=condition), model))
+            for name, condition in zip(("wide", "narrow"), TASK_CONDITIONS, strict=True)
+        )
+    )
+
+
 KINDS: dict[str, tuple[Callable[[Any], EngineSpec], Rules]] = {
     TIME_WINDOW: (partial(TwoStreamSpec, UNIT), RULES),
     COUNT_WINDOW: (partial(TwoStreamSpec, COUNTED_UNIT), COUNTED_RULES),
@@ -91,6 +113,8 @@ KINDS: dict[str, tuple[Callable[[Any], EngineSpec], Rules]] = {
         replace(RULES, never_expires=(False, True), moves_tuples=True),
     ),
     RELOCATION: (partial(make_moving, RELOCATION), replace(RULES, moves_tuples=True)),
+    TASKS: (make_tasks, replace(RULES, routings=())),
+    TASKS_ON_A_CHAIN: (make_tasks, replace(RULES, routings=(), only_sizes=True)),
 }
 """For each kind, the query under a model, and the rules."""
 SAVED = ("states", "members", "_stores", "_clock", "in_flight", "offset", "_notices", "counters")
@@ -161,10 +185,12 @@ class Schedule:
 def draw_model(rng: random.Random, kind: str) -> Model:
     """Draw a model of two streams that may scale."""
     m, n = rng.randint(1, 3), rng.randint(1, 3)
-    if kind == HANDSHAKE:
+    if kind in (HANDSHAKE, TASKS_ON_A_CHAIN):
         return Chain(m + rng.randint(0, 1), rng.choice((1, 3, "auto")), rng.choice((None, 0, 2)))
     if kind == COUNT_WINDOW:
         return rng.choice((Split(m), Split(m + 1), Ring(m), Ring(m, Rows(n))))
+    if kind == TASKS:
+        return rng.choice((Biclique((m, n)), Split(m), Matrix(m, n)))
     if kind == RELOCATION and rng.random() < 0.7:
         return Ring(m + n, moves_tuples=True)
     return rng.choice(
@@ -184,10 +210,11 @@ def draw_model(rng: random.Random, kind: str) -> Model:
 def draw_request(rng: random.Random, model: Model, kind: str) -> Request:
     """Draw a request: more or fewer units of the model, another model, or something that is refused."""
     # Most other models are refused with count windows.
-    other = draw_model(rng, TIME_WINDOW if kind == COUNT_WINDOW and rng.random() < 0.1 else kind)
+    may_be_refused = kind in (COUNT_WINDOW, TASKS) and rng.random() < 0.1
+    other = draw_model(rng, TIME_WINDOW if may_be_refused else kind)
     if rng.random() < 0.15:
         return Request(sizes={rng.choice(("units", "cores", "nodes")): rng.choice((0, 99, 2))})
-    if isinstance(model, type(other)) and (kind == HANDSHAKE or rng.random() < 0.6):
+    if isinstance(model, type(other)) and (isinstance(model, Chain) or rng.random() < 0.6):
         return Request(sizes={name: getattr(other, name) for name in model.sizes})
     return Request(model=other)
 
@@ -220,7 +247,7 @@ def run_schedule(
         crashes = [rng.randint(0, MAX_UNITS) for _ in range(rng.choice((0, 0, 1, 2)))]
         batches = [pa.RecordBatch.from_pylist(one, schema=SCHEMA) for one in rows]
         for columns in run.attempt(batches, watermark, crashes):
-            found.update(zip(columns[0].to_pylist(), columns[len(COLUMNS)].to_pylist(), strict=True))
+            found.update(read_results(columns))
         versions.append(run.offset.plan.version)
         late_us = watermark
         if rng.random() < 0.8:
@@ -229,8 +256,14 @@ def run_schedule(
         if not (run.in_flight or run._is_waiting):
             return found, find_expected(kept, kind), versions
         for columns in run.attempt([], watermark, [rng.randint(0, MAX_UNITS)]):
-            found.update(zip(columns[0].to_pylist(), columns[len(COLUMNS)].to_pylist(), strict=True))
+            found.update(read_results(columns))
     raise AssertionError("messages never end")
+
+
+def read_results(columns: Sequence[pa.Array]) -> Iterator[tuple[int, ...]]:
+    """Read the results of a unit: the ids of each pair, behind the number of its task if there are tasks."""
+    *task, left, _, _, _, right, _, _, _ = columns
+    return zip(*(column.to_pylist() for column in (*task, left, right)), strict=True)
 
 
 def find_expected(epochs: list[list[list[oracle.Row]]], kind: str) -> Counter[Any]:
@@ -239,4 +272,7 @@ def find_expected(epochs: list[list[list[oracle.Row]]], kind: str) -> Counter[An
         meetings = oracle.replay(partial(oracle.holds, COUNTED_CONDITION), epochs, COUNTS, "t")
         return Counter((one.left, one.right) for one in meetings)
     left, right = (list(chain.from_iterable(streams)) for streams in zip(*epochs, strict=True))
+    if kind in (TASKS, TASKS_ON_A_CHAIN):
+        pairs = [oracle.join(condition, left, right) for condition in TASK_CONDITIONS]
+        return Counter({(task, *pair): n for task, each in enumerate(pairs) for pair, n in each.items()})
     return oracle.join(MOVING_CONDITIONS.get(kind, CONDITION), left, right)

@@ -179,8 +179,8 @@ class StreamOptions(TypedDict, total=False):
     ]
 
 
-class RunOptions(StreamOptions, total=False):
-    """Options of a join whose units may change while it runs."""
+class ScalingOptions(StreamOptions, total=False):
+    """Options of joins whose units may change while they run."""
 
     max_units: Annotated[
         int | None,
@@ -191,6 +191,11 @@ class RunOptions(StreamOptions, total=False):
             _read_most_units,
         ),
     ]
+
+
+class RunOptions(ScalingOptions, total=False):
+    """Options of a join that may have many units, and that may drop tuples."""
+
     objective: Annotated[
         Objective | None,
         Option(
@@ -237,7 +242,7 @@ class TimedOptions(TypedDict, total=False):
     ]
 
 
-class TaskOptions(StreamOptions, TimedOptions, total=False):
+class TaskOptions(ScalingOptions, TimedOptions, total=False):
     """Options of several joins over one exchange."""
 
 
@@ -270,7 +275,7 @@ def list_options(door: type) -> dict[str, Option]:
     """List the options of a door, in the order of their declaration.
 
     >>> list(list_options(TaskOptions))[-2:]
-    ['statistics', 'result_time']
+    ['max_units', 'result_time']
     """
     hints = get_type_hints(door, include_extras=True)
     return {

@@ -31,6 +31,7 @@ from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Fact, Section, format_average, format_one_line
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
+from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.flow import Flow, Output, RunContext, UnitStage
 
 TASK = "task"
@@ -124,7 +125,20 @@ class TasksPlan:
         )
         stage = UnitStage(spec, describe_tagged_pairs(self), open_choice(reading, choose, spec.with_model))
         # Each task has keys of its own. The event times of the streams are the same for all.
-        return Flow(self.sides, self.tasks[0].plan.condition.sides, (stage,), identify_tasks(self, reading))
+        keys = self.tasks[0].plan.condition.sides
+        return Flow(self.sides, keys, (stage,), identify_tasks(self, reading), self.find_rules())
+
+    def find_rules(self) -> Rules | None:
+        """Find how the units of all tasks may change while they run; None if they do not change.
+
+        A unit has the tuples of all tasks. So it can leave if the tuples of each task expire, and another
+        model must route by tuples alone too.
+        """
+        found = [rules for plan in self.alone.values() if (rules := plan.find_rules()) is not None]
+        if not found:
+            return None
+        left, right = (any(rules.never_expires[side] for rules in found) for side in Side)
+        return replace(found[0], routings=(), never_expires=(left, right), moves_tuples=False)
 
 
 class _MergedSide(NamedTuple):

@@ -198,6 +198,18 @@ def test_names_of_tasks_are_written_whatever_is_in_them() -> None:
     assert residual == f"CASE WHEN task = {write_literal(name)} THEN (a.id IN (b.id, 7)\n) ELSE true END"
 
 
+def test_units_of_tasks_may_leave_if_the_tuples_of_each_task_expire() -> None:
+    settings = {"model": th.Matrix(2, 1), "options": {"max_units": 6}}
+    near = PAIRS.plan(make_request(ON, **settings))
+    endless = PAIRS.plan(make_request(ON, within_us=None, **settings))
+    rules = near.find_rules()
+    assert rules is not None
+    assert share({"near": near}).flow().rules == replace(rules, routings=())
+    both = share({"near": near, "endless": endless}).flow().rules
+    assert both == replace(rules, routings=(), never_expires=(True, True))
+    assert share({"near": PAIRS.plan(make_request(ON, model=th.Matrix(2, 1)))}).flow().rules is None
+
+
 @pytest.mark.parametrize("name", REGISTRY)
 def test_every_model_shares_its_exchange_or_says_why_it_cannot(name: str) -> None:
     problem = find_sharing_problem(REGISTRY[name](2), is_streaming=True)  # type: ignore[call-arg]

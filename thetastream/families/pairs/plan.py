@@ -157,7 +157,7 @@ class TwoStreamPlan(ABC):
         identity = identify_two_streams(plan, self.model, self.reading, self.order)
         parts = {stream.alias: stream.parts for stream in self.inputs if stream.parts}
         flow = Flow(plan.sides, plan.condition.sides, self.list_stages(plan), identity, parts=parts)
-        rules = self._find_rules()
+        rules = self.find_rules()
         return flow if rules is None else let_units_change(flow, rules)
 
     def make_stage(
@@ -167,7 +167,7 @@ class TwoStreamPlan(ABC):
         choice = open_choice(self.reading, self.chosen.choose, make)
         return UnitStage(make(self.model), output, choice, order)
 
-    def _find_rules(self) -> Rules | None:
+    def find_rules(self) -> Rules | None:
         """Find how the units may change while the join runs; None if they do not change."""
         given, condition = self.run, self.physical.condition
         if given.max_units is None or not self.request.is_streaming:
