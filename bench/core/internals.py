@@ -62,6 +62,7 @@ from thetastream.models.base import AUTO, Model
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.control.change import apply_requests
 from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.policies import UnitLoad
 from thetastream.runtime.control.policies.load import LoadReader
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.mailbox.files import Mailbox

@@ -164,7 +164,7 @@ def test_what_a_chain_cannot_do_is_refused_by_name(spark: SparkSession, tmp_path
         th.plan(streams, "a.value = b.value", th.Rows(5), chain)
     with pytest.raises((QueryError, InvalidQuery), match="LATE_RESULTS"):
         th.plan({**streams, "c": stream}, "a.value = b.value AND b.value = c.value", "1 second", chain)
-    text = "SELECT ONLINE count(*) FROM a, b WHERE a.value < b.value WITHIN 1 second"
+    text = "SELECT ONLINE DISTINCT a.value FROM a, b WHERE a.value < b.value WITHIN 1 second"
     with pytest.raises((QueryError, InvalidQuery), match="LATE_RESULTS"):
         th.sql(spark, text, streams=streams, model=chain)
     plan = th.plan(streams, "a.value = b.value", "1 second", th.Chain(2), mailbox=str(tmp_path))

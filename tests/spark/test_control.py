@@ -239,19 +239,23 @@ def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_policy_scales_a_running_query(spark: SparkSession, tmp_path: Path) -> None:
     run = Controlled(spark, tmp_path)
-    run.start(th.Biclique((1, 1)), max_units=8)
+    run.start(th.Biclique((1, 1)), max_units=16)
     run.add()
     # A window of 60 tuples of each stream has more than 2 kB.
-    policy = th.TwoPhaseScaling(capacity="2 kB", every="100 milliseconds", agree=2)
-    follower = th.control(run.query).follow(policy)
-    status = run.run_until(lambda status: status["version"] >= 1)
-    follower.stop()
-    assert not follower.is_following
-    assert follower.requests
+    handle = th.control(run.checkpoint)
+    handle.follow(th.TwoPhaseScaling(capacity="2 kB", every="100 milliseconds", agree=2))
+    status = run.run_until(lambda status: status["version"] >= 2)
+    assert any(name.startswith("policy-") for name in status["requests"])
     assert len(status["generations"][-1]["units"]) > 2
+    # A query that starts again remembers the policy.
+    run.query.stop()
+    run.start(th.Biclique((1, 1)), max_units=16)
     for _ in range(3):
         run.add()
+    assert handle.status()["policy"] == status["policy"]
     assert len(th.metrics(run.query)[-1]["units"]) > 2
+    handle.follow(None)
+    run.run_until(lambda status: status["policy"] is None)
     assert sum(epoch["busy_ms"] for epoch in th.metrics(run.query)) > 0
     run.query.stop()
     assert run.found == run.expect()

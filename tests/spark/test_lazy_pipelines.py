@@ -174,7 +174,7 @@ def test_views_wait_for_the_slowest_stream(spark, tmp_path, use_tree, tree):
     [
         ({"group_by": "window(result_time, '1 minute')"}, "EVERY"),
         ({"aggs": {"n": "skewness(c.x)"}}, "EVERY"),
-        ({"model": th.Ring(2)}, "LATE_RESULTS"),
+        ({"model": th.Ring(2)}, "EVERY"),
     ],
 )
 def test_what_cannot_wait_is_refused_by_name(spark, tmp_path, changes, condition):

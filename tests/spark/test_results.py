@@ -164,23 +164,43 @@ def test_units_compare_floating_point_values_and_texts_as_spark_does(
     assert 0 < len(expected) < sum(abs(n - m) <= 2 and n % 3 < m % 3 for n in ids for m in ids)
 
 
-def test_a_pair_of_punctuations_makes_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
-    source, store = Source(spark, tmp_path), th.ParquetStore(str(tmp_path / "store"))
+def test_punctuations_join_nothing_and_cut_snapshots(spark: SparkSession, tmp_path: Path) -> None:
+    """Marked rows need not satisfy the condition, whether units write the results or Spark does."""
+    source = Source(spark, tmp_path)
     for ids in ((1, 2), (3, 4), (5, 6), (7,)):
         source.add(*ids)
     stream = source.open()
-    query = th.write(
-        th.join({"a": stream, "b": stream}, on="a.id <= b.id", within="1m"),
-        store,
-        select=["a.id AS first", "b.id AS second", "result_time"],
-        snapshots=th.Snapshots(punctuations={"a": "a.id % 3 = 0", "b": "b.id % 3 = 0"}),
-        checkpoint=str(tmp_path / "checkpoint"),
-        trigger="available now",
-    )
-    query.awaitTermination()
-    assert [(one.at.minute, one.rows) for one in store.snapshots()] == [(3, 7), (6, 4)]
-    assert store.description.schema.names == ["first", "second", "result_time"]
-    assert store.read().num_rows == 13
+    on = "a.id <= b.id AND a.id < 6 AND CAST(CASE WHEN b.id % 3 > 0 THEN '1' ELSE 'x' END AS INT) > 0"
+    pairs = th.join({"a": stream, "b": stream}, on=on, within="1m")
+    rows = sorted((a, b) for a in (1, 2, 4, 5) for b in (1, 2, 4, 5, 7) if 0 <= b - a <= 1)
+    for name, second in (("units", "b.id"), ("rows", "b.id + 0")):
+        store = th.ParquetStore(str(tmp_path / name))
+        query = th.write(
+            pairs,
+            store,
+            select=["a.id AS first", f"{second} AS second"],
+            snapshots=th.Snapshots(punctuation=["a.id % 3 = 0", "b.id % 3 = 0"]),
+            checkpoint=str(tmp_path / f"checkpoint-{name}"),
+            trigger="available now",
+        )
+        query.awaitTermination()
+        found = store.read().to_pydict()
+        assert sorted(zip(found["first"], found["second"], strict=True)) == rows
+        assert [(one.at.minute, one.rows, one.reason) for one in store.snapshots()] == [
+            (3, 4, "punctuation"),
+            (6, 2, "punctuation"),
+        ]
+    for wrong, message in (
+        ("a.id % b.id = 0", "must be a condition over the columns of one stream"),
+        ("true", "must be a condition over the columns of one stream"),
+        ("a.idd = 1", "idd"),
+        ("a.id", "must be a condition over the columns of one stream"),
+    ):
+        with pytest.raises(th.QueryError, match=rf"\[BAD_VALUE\].*{message}"):
+            th.write(pairs, store, checkpoint=str(tmp_path / "c"), snapshots=th.Snapshots(punctuation=wrong))
+    later = pairs.where("a.id > 0")
+    with pytest.raises(th.QueryError, match=r"\[BAD_VALUE\] punctuation needs a join"):
+        th.write(later, store, checkpoint=str(tmp_path / "c"), snapshots=th.Snapshots(punctuation="a.id = 1"))
 
 
 def test_an_answer_goes_on_in_spark(spark: SparkSession, tmp_path: Path) -> None:

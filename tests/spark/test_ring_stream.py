@@ -17,7 +17,7 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
-from tests.support.streams import read_watermarks
+from tests.support.streams import read_watermarks, replay
 
 ALIASES = "abc"
 EPOCHS, ROWS = 4, 12
@@ -214,3 +214,53 @@ def test_an_epoch_that_failed_is_run_again_with_the_same_messages(job: Job) -> N
     expected = job.expected({epoch: watermarks.get(epoch - 1, 0) for epoch in range(EPOCHS)})
     assert expected
     assert job.read_found() == expected
+
+
+@th.predicate("numpy", f=["v"], r=["v"])
+def close(f, r):
+    return np.abs(f.v - r.v) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", ["sql", "aggregate"])
+def test_close_predictions_are_counted_in_sliding_windows(
+    spark: SparkSession, tmp_path: Path, door: str
+) -> None:
+    """PSP's first example: forecasts of two models beside real values, a predicate, a window and a count.
+
+    Results come epochs behind their last tuple. No group is closed before them, so each of them counts.
+    """
+    frame = spark.range(60).selectExpr("id", "timestamp_seconds(id DIV 3 * 2) AS ts", "id * 7 % 11 AS v")
+    epochs = [range(n, n + 12) for n in range(0, 60, 12)]
+    streams = {
+        alias: replay(frame.where(f"id % 3 = {number}"), [one[number::3] for one in epochs], tmp_path)
+        .withWatermark("ts", "1 second")
+        for number, alias in enumerate("fgr")
+    }  # fmt: skip
+    model, by = th.Ring(3), "window(result_time, '10 seconds', '5 seconds')"
+    if door == "sql":
+        text = f"SELECT ONLINE {by} AS w, count(*) AS n FROM f, g, r WHERE abs(f.v - r.v) <= 2"
+        text += f" AND abs(g.v - r.v) <= 2 WITHIN '10 seconds' GROUP BY {by}"
+        counted = th.sql(spark, text, streams, model=model)
+    else:
+        on = [close, "abs(g.v - r.v) <= 2"]
+        counted = th.aggregate(streams, on, "10 seconds", model=model, group_by=by, aggs={"n": "count(*)"})
+    columns = counted.columns
+    assert columns[-1] == "n"
+    found: dict[tuple[object, object], int] = {}
+
+    def keep(rows: DataFrame, epoch: int) -> None:
+        found.update({(row[0].start, row[0].end): row.n for row in rows.collect()})
+
+    writer = counted.writeStream.outputMode("update").foreachBatch(keep).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()
+    for number, alias in enumerate("fgr"):
+        frame.where(f"id % 3 = {number}").createOrReplaceTempView(alias)
+    rows = spark.sql(
+        "SELECT window(t, '10 seconds', '5 seconds') AS w, count(*) AS n FROM (SELECT"
+        " greatest(f.ts, g.ts, r.ts) AS t, least(f.ts, g.ts, r.ts) AS s FROM f, g, r"
+        " WHERE abs(f.v - r.v) <= 2 AND abs(g.v - r.v) <= 2)"
+        " WHERE t <= s + INTERVAL 10 SECONDS GROUP BY 1"
+    ).collect()
+    assert found == {(row.w.start, row.w.end): row.n for row in rows}
+    assert len(found) > 5

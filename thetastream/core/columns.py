@@ -67,6 +67,10 @@ the second."""
 NUMBER = "number"
 FIRST, END = "first", "end"
 
+PUNCTUATION = "punctuation"
+"""Column of the batches that routers read, if rows of the stream may be punctuations. It is NULL for a tuple.
+For a punctuation, it is its event time in microseconds, or the least number if it has none."""
+
 UNIT = "unit"
 """Column of a row of the exchange: the grouping key of the unit that gets the row."""
 KIND = "kind"
@@ -103,6 +107,9 @@ microseconds since 1970 (``thetastream.engine.clock``)."""
 FORK = 10
 """The kind of a row that tells a unit from which query it has its stored tuples. Its header is the identity
 of that query, as JSON (``thetastream.spark.fork``)."""
+MEASURE = 11
+"""The kind of a row that asks a unit to report its load, because a policy is followed. It has no header
+(``thetastream.runtime.control.following``)."""
 HIDDEN = "thetastream.hidden"
 """The metadata key of a column of an input that conditions read and results do not have."""
 CHANGE_TYPE = "_change_type"

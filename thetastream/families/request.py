@@ -157,9 +157,10 @@ class JoinRequest:
             bounds = f"from {model.n_units} to {MOST_UNITS}, because {model!r} has {model.n_units}"
             problems.append(QueryError("MAX_UNITS", f"max_units must be {bounds} unit(s), not {max_units!r}"))
         run = replace(self.run, max_units=max_units)
+        mailbox, found = self.choose_mailbox()
         if has_messages or run.shed is not None or max_units is not None:
-            mailbox, found = self.choose_mailbox()
-            run, problems = replace(run, mailbox=mailbox), [*problems, *found]
+            problems += found
+        run = replace(run, mailbox="" if found else mailbox)
         return replace(self.with_problems(problems), run=run)
 
     def choose_mailbox(self) -> tuple[str, list[ThetastreamError]]:

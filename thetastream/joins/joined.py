@@ -19,6 +19,7 @@ from thetastream.lowering.query import RESULT_TIME, Stream
 from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
 from thetastream.runtime.flow import Flow, Staging, Target
+from thetastream.runtime.punctuations import Punctuations
 from thetastream.spark.changes import mark_changes
 from thetastream.spark.dataflow.build import build
 
@@ -83,6 +84,8 @@ class UnitsJoin:
 
     planned: Planned
     given: tuple[PlannedInput, ...]
+    punctuations: Punctuations | None = None
+    """Which rows of the inputs are punctuations; None if there are none."""
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
@@ -133,7 +136,8 @@ class UnitsJoin:
         return self._build(flow, Staging(target, columns, tuple(sources)))
 
     def _build(self, flow: Flow, staging: Staging | None = None) -> DataFrame:
-        return build(flow, [given.dataframe() for given in self.given], self.planned.run, staging)
+        streams = [given.dataframe() for given in self.given]
+        return build(flow, streams, self.planned.run, staging, self.punctuations)
 
     @property
     def final_inputs(self) -> tuple[PlannedInput, ...]:

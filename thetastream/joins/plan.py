@@ -1,6 +1,7 @@
 """The plan of a join, as users see it: it explains the join and builds its DataFrame."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame
@@ -12,10 +13,21 @@ from thetastream.lowering.report import Fact, Section, format_one_line, print_se
 from thetastream.models.base import Model
 from thetastream.runtime.flow import NotStaged
 
-_BUILT: "WeakKeyDictionary[DataFrame, tuple[Joined, Sequence[str] | None]]" = WeakKeyDictionary()
-"""The join of each DataFrame that a plan has built, and the items that a statement selects from it."""
+_BUILT: "WeakKeyDictionary[DataFrame, Built]" = WeakKeyDictionary()
+"""For each DataFrame that a plan or a statement has built, how it was built."""
 LONGEST_CONDITION = 90
 """The number of characters of a condition that ``repr`` shows."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """How the rows of a DataFrame were built from a join."""
+
+    join: Joined
+    items: Sequence[str] | None = None
+    """The items that a statement selects from the results of the join; None stands for all columns."""
+    build: Callable[[Joined], DataFrame] = build_rows
+    """Builds such rows from a join."""
 
 
 class Plan:
@@ -38,7 +50,7 @@ class Plan:
         It is streaming if the inputs are.
         """
         results = build_rows(self.join)
-        remember_built(results, self.join, None)
+        remember_built(results, Built(self.join))
         return results
 
     def explain_write(self, select: Sequence[str] | None = None) -> str:
@@ -104,11 +116,11 @@ class Plan:
         return f"Plan of {kind} {', '.join(self.aliases)} on {shown}"
 
 
-def remember_built(frame: DataFrame, join: Joined, items: Sequence[str] | None) -> None:
-    """Remember that a DataFrame has these items over the results of a join; None stands for all columns."""
-    _BUILT[frame] = join, items
+def remember_built(frame: DataFrame, built: Built) -> None:
+    """Remember how a DataFrame was built."""
+    _BUILT[frame] = built
 
 
-def find_built(frame: DataFrame) -> tuple[Joined, Sequence[str] | None] | None:
-    """Find the join of a DataFrame, and the items; None for any other DataFrame."""
+def find_built(frame: DataFrame) -> Built | None:
+    """Find how a DataFrame was built; None if no plan and no statement has built it."""
     return _BUILT.get(frame)

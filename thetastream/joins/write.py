@@ -1,20 +1,18 @@
 """``th.write`` starts a query that keeps its results in a store, each exactly once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import TimestampType
 
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import read_trigger
-from thetastream.joins.joined import Joined, UnitsJoin
-from thetastream.joins.plan import Plan, find_built
+from thetastream.joins.joined import UnitsJoin
+from thetastream.joins.plan import Built, Plan, find_built
+from thetastream.joins.punctuations import mark_punctuations
 from thetastream.joins.sources import find_sources
-from thetastream.results.history import PAIR
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
@@ -98,9 +96,7 @@ def write(
         what = f'snapshots must be a rule, as in th.Snapshots(every="1 minute"), not {snapshots!r}'
         raise QueryError("BAD_VALUE", what)
     pace = read_trigger(trigger)
-    join, items = (df.join, None) if isinstance(df, Plan) else find_built(df) or (None, None)
-    if items is not None and select is not None:
-        join = None  # Spark selects from what a statement has selected.
+    built = Built(df.join) if isinstance(df, Plan) else find_built(df)
     df = df.dataframe() if isinstance(df, Plan) else df
     if not df.isStreaming:
         what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
@@ -108,57 +104,36 @@ def write(
     if not store.is_shared and not is_local(df.sparkSession):
         what = f"results are written by all executors, and {store} is on one machine"
         raise QueryError("STORE_FOLDER", f'{what}; name a URI, as in "hdfs://..." or "file:/shared/..."')
-    rows, rule = df if select is None else df.selectExpr(*select), snapshots or EACH_EPOCH
+    rule, punctuations = snapshots or EACH_EPOCH, None
+    if rule.marks:
+        built, punctuations = mark_punctuations(built, rule.marks)
+        df = built.build(built.join)
+    rows = df if select is None else df.selectExpr(*select)
     if find_change_type("what is written", df) is not None and CHANGE_TYPE not in rows.columns:
         what = f"the rows are changes, and select leaves {CHANGE_TYPE!r} out: deletes would be kept as rows"
         raise QueryError("CHANGES_DROPPED", f"{what}; select {CHANGE_TYPE!r} too")
     target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
-    staged = None if join is None else _stage(join, target, select if items is None else items)
-    if rule.punctuations is not None:
-        rows = mark_pairs(df, select, target.description.time, rule.punctuations)
+    staged = None if built is None else _stage(built, target, select)
     refuse_damaged(checkpoint)
     owner = Writer(str(checkpoint), beside_others)
     store.describe(target.description)
     store.admit(owner)
     store.sweep()
-    writer = write_into(rows if staged is None else staged, target, staged is not None, owner)
+    is_staged = staged is not None
+    writer = write_into(rows if staged is None else staged, target, is_staged, owner, punctuations)
     if name is not None:
         writer = writer.queryName(name)
     return writer.trigger(**pace).start()
 
 
-def _stage(join: Joined, target: Target, select: Sequence[str] | None) -> DataFrame | None:
+def _stage(built: Built, target: Target, select: Sequence[str] | None) -> DataFrame | None:
     """Let units stage their results in a store; None if Spark must compute the selected columns."""
-    if target.rule.punctuations is not None:
-        return None  # Spark evaluates the conditions that mark punctuations.
+    join, items = built.join, built.items
+    if items is not None and select is not None:
+        return None  # Spark selects from what a statement has selected.
     try:
-        sources = find_sources(join.facts.emitted, select)
+        sources = find_sources(join.facts.emitted, select if items is None else items)
     except NotStaged:
         return None
     assert isinstance(join, UnitsJoin)  # no other join says what units emit
     return join.stage(target, sources)
-
-
-def mark_pairs(
-    df: DataFrame, select: Sequence[str] | None, time: str | None, punctuations: Mapping[str, str]
-) -> DataFrame:
-    """Select columns, and add the time of each row that is a pair of punctuations.
-
-    Raises
-    ------
-    QueryError
-        BAD_VALUE.
-    """
-    unknown = [alias for alias in punctuations if alias not in df.columns]
-    if unknown:
-        what = f"punctuations must map the aliases of the join ({', '.join(df.columns)})"
-        raise QueryError("BAD_VALUE", f"{what}, and {unknown[0]!r} is none of them")
-    pair = " AND ".join(f"({text})" for text in punctuations.values())
-    marked = df.selectExpr(*(["*"] if select is None else select), f"{pair} AS `{PAIR}`")
-    if (
-        time is None
-        or time not in marked.columns
-        or not isinstance(marked.schema[time].dataType, TimestampType)
-    ):
-        raise QueryError("BAD_VALUE", "punctuations need time=, a column of type TIMESTAMP")
-    return marked.withColumn(PAIR, F.when(F.col(PAIR), F.unix_micros(F.col(f"`{time}`"))))

@@ -13,9 +13,6 @@ from thetastream.results.log import EntryRemoved, Log
 from thetastream.results.snapshots import EPOCH, Snapshot
 from thetastream.results.staged import Staged
 
-PAIR = "thetastream_pair"
-"""The name under which the bounds of staged rows have the times of joined pairs of punctuations."""
-
 
 @dataclass
 class CommittedRows:
@@ -234,18 +231,15 @@ def make_rewrite(
 
 def sum_up(description: Description, epoch: int, staged: Iterable[Staged], clock_us: int) -> EpochTotals:
     """Compute the totals of an epoch. Without a column of time, its rows have the time of the clock."""
-    rows, begins, ends, pairs = 0, [], [], []
+    rows, begins, ends = 0, [], []
     for one in staged:
         rows += one.rows
         begin, end = one.bounds.get(description.time or "", (None, None))
         begins += [] if begin is None else [begin]
         ends += [] if end is None else [end]
-        pair = one.bounds.get(PAIR, (None, None))[1]
-        pairs += [] if pair is None else [pair]
     if description.time is None:
         begins, ends = [clock_us], [clock_us]
-    begin, end, pair = min(begins, default=None), max(ends, default=None), max(pairs, default=None)
-    return EpochTotals(epoch, rows, begin, end, pair, clock_us)
+    return EpochTotals(epoch, rows, min(begins, default=None), max(ends, default=None), clock_us)
 
 
 def _read_time(value: "str | datetime") -> int:

@@ -5,7 +5,7 @@ The four rules of ESJ decide:
     epoch       time reaches a multiple of ``every``      -> a snapshot, named by this multiple
     immediate   ``size`` rows are collected               -> a snapshot at once
     delay       fewer than size / 2 rows at the multiple  -> wait for the next one, ``delays`` times at most
-    punctuation a pair of punctuations has joined         -> a snapshot, named by the time of the pair
+    punctuation each marked stream has brought one        -> a snapshot, named by the latest of their times
 
 The rules follow the time of results and not the clock. So a query that lags makes the same snapshots later.
 Every commit contains the ledger, so an epoch that runs again cannot change a snapshot.
@@ -17,7 +17,7 @@ from typing import Any
 
 from thetastream.results.snapshots import Snapshot, Snapshots
 
-EVERY, SIZE, PUNCTUATIONS = "every", "size", "punctuations"
+EVERY, SIZE, PUNCTUATION = "every", "size", "punctuation"
 """The reason of a snapshot: the rule that made it."""
 
 
@@ -30,10 +30,11 @@ class EpochTotals:
     begin_us: int | None = None
     end_us: int | None = None
     """The least and the greatest time of the rows; None if no row has a time."""
-    pair_us: int | None = None
-    """The latest time of a pair of punctuations that has joined; None if no pair has joined."""
     clock_us: int = 0
     """The time of the clock at the commit."""
+    punctuations: Mapping[str, int] = field(default_factory=dict)
+    """The latest time of the punctuations of each stream that has brought some, by the number of the stream.
+    """
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class PendingSnapshot:
     """The time of results: the latest time of all rows so far."""
     delayed: int = 0
     """The number of multiples of ``every`` at which the snapshot was too small and has waited."""
+    punctuations: Mapping[str, int] = field(default_factory=dict)
+    """The latest times of punctuations that streams have brought since the snapshot before."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""
@@ -56,8 +59,8 @@ class PendingSnapshot:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "PendingSnapshot":
-        """Read what ``as_json`` returned, also that of earlier versions, which had more fields."""
-        return cls(**{one.name: values[one.name] for one in fields(cls)})
+        """Read what ``as_json`` returned, also that of earlier versions, which had other fields."""
+        return cls(**{one.name: values[one.name] for one in fields(cls) if one.name in values})
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,11 @@ def collect(
     """
     # 1. Collect the rows, and move the time of results.
     now = _add(before, totals)
-    # 2. A pair of punctuations has joined.
-    if rule.punctuations is not None:
-        return (now, None) if totals.pair_us is None else (_begin_next(now), (totals.pair_us, PUNCTUATIONS))
+    # 2. Each marked stream has brought a punctuation.
+    if rule.punctuation is not None:
+        if len(now.punctuations) < len(rule.marks):
+            return now, None
+        return _begin_next(now), (max(now.punctuations.values()), PUNCTUATION)
     # 3. The time has reached a multiple of the period. A small snapshot may wait.
     #    The next multiple follows from the rule of now, because a query may continue with another rule.
     every = rule.every_us
@@ -172,6 +177,7 @@ def _add(before: PendingSnapshot, totals: EpochTotals) -> PendingSnapshot:
         begin_us=min(begins, default=None),
         end_us=max(ends, default=None),
         now_us=max(times, default=None),
+        punctuations={**before.punctuations, **totals.punctuations},
     )
 
 

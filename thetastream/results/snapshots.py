@@ -1,6 +1,6 @@
 """Snapshots, and the rules by which committed results become a snapshot."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,10 +41,12 @@ class Snapshots:
     delays : int
         How often a snapshot that has fewer than half of ``size`` rows waits for the next multiple of
         ``every``. After that, it is made whatever its size is. By default, no snapshot waits.
-    punctuations : mapping of alias to str, optional
-        A condition for each of the two streams, which marks the punctuations of the stream, as in ``{"a":
-        "a.kind = 'end'", "b": "b.kind = 'end'"}``. A snapshot is made at the end of the epoch in which a pair
-        of punctuations has joined. Its identifier is the time of the pair.
+    punctuation : str or sequence of str, optional
+        A condition over one stream, which marks the rows that are punctuations, as in ``"a.kind = 'end'"``. A
+        punctuation is no tuple: it joins nothing, and units do not store it. A snapshot is made at the end of
+        the epoch that reads it. Its identifier is the event time of the punctuation. With conditions over
+        several streams, a snapshot is made when each of these streams has brought a punctuation since the
+        snapshot before, and its identifier is the latest time of these punctuations.
 
     Raises
     ------
@@ -55,23 +57,25 @@ class Snapshots:
     --------
     >>> import thetastream as th
     >>> th.Snapshots(every="1 minute", size=100_000, delays=3)
-    Snapshots(every='1 minute', size=100000, delays=3, punctuations=None)
+    Snapshots(every='1 minute', size=100000, delays=3, punctuation=None)
     """
 
     every: Duration | None = None
     size: int | None = None
     delays: int = 0
-    punctuations: Mapping[str, str] | None = None
+    punctuation: str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if self.punctuations is not None:
+        if self.punctuation is not None:
             others = (self.every, self.size, self.delays or None)
             if others != (None, None, None):
-                _refuse("punctuations are the only rule of their snapshots; leave every, size and delays out")
-            if not isinstance(self.punctuations, Mapping) or len(self.punctuations) != 2:
-                _refuse(f"punctuations must map two aliases to conditions, not {self.punctuations!r}")
+                _refuse("punctuation is the only rule of its snapshots; leave every, size and delays out")
+            marks = self.marks if isinstance(self.punctuation, str | list | tuple) else ()
+            if not marks or not all(isinstance(mark, str) and mark for mark in marks):
+                what = "punctuation must be a condition over one stream, or several of them"
+                _refuse(f"{what}, as in \"a.kind = 'end'\", not {self.punctuation!r}")
         elif self.every is None and self.size is None:
-            _refuse("snapshots need every, size or punctuations")
+            _refuse("snapshots need every, size or punctuation")
         if self.every is not None and (self.every_us or 0) <= 0:
             _refuse(f"every ({self.every!r}) must be a positive span of time such as '1 minute'")
         if self.size is not None and not _is_count(self.size, least=1):
@@ -87,6 +91,13 @@ class Snapshots:
         span = read_span(self.every)
         return None if span is None else to_micros(span)
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The conditions that mark punctuations."""
+        if self.punctuation is None:
+            return ()
+        return (self.punctuation,) if isinstance(self.punctuation, str) else tuple(self.punctuation)
+
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""
         every = None if self.every is None else f"{self.every_us} us"
@@ -94,7 +105,7 @@ class Snapshots:
             "every": every,
             "size": self.size,
             "delays": self.delays,
-            "punctuations": None if self.punctuations is None else dict(self.punctuations),
+            "punctuation": list(self.marks) or None,
         }
 
 
@@ -119,7 +130,7 @@ class Snapshot:
     rows : int
         The number of its rows.
     reason : str
-        The rule that made it: ``"every"``, ``"size"`` or ``"punctuations"``.
+        The rule that made it: ``"every"``, ``"size"`` or ``"punctuation"``.
     query : str
         The identifier of the query that found the rows.
     """

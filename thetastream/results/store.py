@@ -19,6 +19,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -50,6 +51,8 @@ from thetastream.results.writer import UNKNOWN_WRITER, Writer, is_new, refuse_se
 
 SnapshotChoice = int | Snapshot | str | datetime | None
 """The snapshot that a reader names: by its number, or as the last one at a time. None means all results."""
+NO_PUNCTUATIONS: Mapping[str, int] = {}
+"""The punctuations of an epoch that has none."""
 TARGET = 1 << 27
 """Bytes that a merged file should have."""
 
@@ -140,6 +143,8 @@ class Store(ABC):
         rule: Snapshots = EACH_EPOCH,
         clock_us: int = 0,
         writer: Writer = UNKNOWN_WRITER,
+        *,
+        punctuations: Mapping[str, int] = NO_PUNCTUATIONS,
     ) -> bool:
         """Make the staged rows of an epoch results, in one step.
 
@@ -156,6 +161,8 @@ class Store(ABC):
             The time of the clock in microseconds since 1970 UTC, for results without a column of time.
         writer : Writer
             The checkpoint of the query.
+        punctuations : mapping of str to int
+            The latest time of the punctuations of each stream that has brought some, by its number.
 
         Returns
         -------
@@ -170,6 +177,7 @@ class Store(ABC):
             of other queries, and the writer is not one of several.
         """
         log, totals = self.log, sum_up(self.description, epoch, staged, clock_us)
+        totals = replace(totals, punctuations=punctuations)
         this = CommittedEpoch(epoch, writer.compute_digest(epoch), writer.place)
         while True:
             newest, seal, ledger = self.read_ledger()

@@ -37,6 +37,7 @@ from thetastream.runtime.late_files import LateFiles
 from thetastream.runtime.mailbox.announcement import check_messages, find_mailbox_name
 from thetastream.runtime.mailbox.files import Mailbox
 from thetastream.runtime.mailbox.outbox import post
+from thetastream.runtime.punctuations import Punctuations
 from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.runtime.state.durable_store import DurableStore, PartMap
 from thetastream.runtime.state.manifest import NOTHING, LastEpoch, Manifest, decode
@@ -57,6 +58,8 @@ class Coordination:
     """The control of the join; None if its units do not change."""
     early: EarlyWatermark | None = None
     """The watermark before 1970; None if no tuple waits for it."""
+    punctuations: Punctuations | None = None
+    """Which rows of the streams are punctuations; None if there are none."""
 
 
 NO_COORDINATION = Coordination()
@@ -146,6 +149,8 @@ class UnitEpoch:
         )
         yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
         _refuse_later(clock, engine.counters)
+        if control is not None and told.asks_load:
+            control.report_load(task, slot, engine.counters.mlv_bytes, engine.counters.busy_ms)
         self._report(task, slot, engine.counters, inbox, clock, timers)
         # 3. Send messages. A unit that joins keeps the name of the mailbox, and sends nothing yet.
         mailbox, sent = before.mailbox, 0

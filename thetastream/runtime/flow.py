@@ -167,8 +167,8 @@ class RunContext:
     """
 
     mailbox: str = ""
-    """The folder of mailboxes, which the driver and all workers must reach. It is empty if neither messages
-    nor a load shedder nor ``max_units`` need one."""
+    """The folder of mailboxes, which the driver and all workers must reach. It is empty if there is none, and
+    neither messages nor a load shedder nor ``max_units`` need one."""
     cache_folder: str | None = None
     """A folder on each host for mapped segments. None means Spark's local directory."""
     late: str | None = None

@@ -20,6 +20,7 @@ from thetastream.core.columns import (
     HEADER,
     KIND,
     LATEST_TIME,
+    MEASURE,
     MESSAGE,
     NOTICE,
     ORIGIN,
@@ -50,6 +51,8 @@ class ControlRows(NamedTuple):
     """The query that has stored the tuples of this one; None if this query has stored them."""
     latest_us: Mapping[int, int] = MappingProxyType({})
     """The latest event time that routers report for each stream, in microseconds."""
+    asks_load: bool = False
+    """Whether the unit should report its load."""
 
 
 def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
@@ -66,6 +69,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
     notice: Notice | None = None
     forked_from: Identity | None = None
     latest_us: dict[int, int] = {}
+    asks_load = False
     messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
     for kind, stream, origin, header, block in found:
         size = len(block)
@@ -78,6 +82,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
             inbox.shed.append(ShedReport(*json.loads(header)))
         elif kind == LATEST_TIME:
             latest_us[int(stream)] = max(int(header), latest_us.get(int(stream), int(header)))
+        elif kind == MEASURE:
+            asks_load = True
         elif kind == NOTICE:
             notice = Notice.read(header)
         elif kind == FORK:
@@ -89,7 +95,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
     # The upper half of the origin is the number of the sender, the lower half numbers its messages.
     for origin, header, carried, size in sorted(messages, key=lambda message: message[0]):
         inbox.deliver(Message(header, carried, sender=origin >> 32), size)
-    return ControlRows(announced, notice, forked_from, latest_us)
+    return ControlRows(announced, notice, forked_from, latest_us, asks_load)
 
 
 def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:

@@ -1,6 +1,6 @@
 """The step of a Spark task that turns the tuples of a stream into blocks for units, one row for each block.
 
-    batches -> numbers that spread them -> load shedder -> router -> rows of the exchange
+    batches -> tuples without punctuations -> numbers that spread them -> load shedder -> router -> rows
 
     newest generation:  store and probe, as its model says
     older generations:  probe only
@@ -29,6 +29,7 @@ from thetastream.core.columns import (
     HEADER,
     KIND,
     LATEST_TIME,
+    MEASURE,
     ORIGIN,
     SHED,
     STREAM,
@@ -42,6 +43,7 @@ from thetastream.models.base import Route
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.control.plan import ControlPlan, Generation
 from thetastream.runtime.epoch import Coordination, freeze_objects
+from thetastream.runtime.punctuations import take_out
 from thetastream.runtime.task_facts import ReadTask
 
 Batches = Iterator[pa.RecordBatch]
@@ -54,13 +56,16 @@ def make_routing_step(
     coordination: Coordination,
     *,
     spreads_equal: bool = False,
+    has_punctuations: bool = False,
     read_task: ReadTask,
 ) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks.
 
-    ``spreads_equal`` says whether tuples of equal hashes are equal, so that they may go to several units.
+    ``spreads_equal`` says whether tuples of equal hashes are equal, so that they may go to several units, and
+    ``has_punctuations`` whether batches have the column ``PUNCTUATION``.
     """
     shed, control, early = coordination.shed, coordination.control, coordination.early
+    punctuations = coordination.punctuations
     is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
 
     def to_rows(batches: Batches) -> Batches:
@@ -80,15 +85,21 @@ def make_routing_step(
             # An announcement calls every unit in every epoch. So each unit knows the watermark of the
             # previous one, and notices if messages that it sent were lost.
             yield _make_rows(called, ANNOUNCEMENT, stream, origin, _repeat_nothing(len(called)))
+        if plan is not None and plan.policy is not None and not origin and not stream:
+            yield _make_rows(called, MEASURE, stream, origin, _repeat_nothing(len(called)))
         batches = map(drop_fillers, batches)
         shedder = None
         if shed is not None:
             least = 0.0 if plan is None else plan.shed_factor
             shedder = shed.open(task, stream, least)
-        # 3. Route the tuples that are not dropped.
+        # 3. Take punctuations out, and route the tuples that are not dropped.
         latest_us: int | None = None
+        punctuated_us: list[int] = []
         spreader = Spreader(task.epoch or 0, task.partition) if spreads_equal else None
         for number, batch in enumerate(map(make_nullable, gather(batches))):
+            if has_punctuations:
+                batch, time_us = take_out(batch)
+                punctuated_us += [] if time_us is None else [time_us]
             if spreader is not None:
                 batch = spreader.spread(batch)
             tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
@@ -103,6 +114,8 @@ def make_routing_step(
                 sent += packed.nbytes
                 if n:
                     yield _make_rows([keys[unit]] * n, EMPTY, stream, origin, _repeat_nothing(n))
+        if punctuations is not None and punctuated_us:
+            punctuations.write(task, stream, max(punctuated_us))
         # 4. Report the latest event time, and the tuples that were dropped.
         if latest_us is not None:
             yield _make_rows(

@@ -15,7 +15,7 @@ from thetastream.joins.ask.request import read_request
 from thetastream.joins.ask.streams import read_frames
 from thetastream.joins.compose.nested import plan_nested
 from thetastream.joins.joined import Joined
-from thetastream.joins.plan import Plan, remember_built
+from thetastream.joins.plan import Built, Plan, remember_built
 from thetastream.joins.planning import plan_join
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.join_select import JoinSelect, find_names, find_names_in
@@ -61,11 +61,11 @@ def plan_select(join_select: JoinSelect) -> Joined:
     if join.facts.has_deletes:
         problem = find_changes_problem(" and ".join(frames), join_select.clauses)
         raise_problems([] if problem is None else [problem])
-    if any(stream.is_streaming for stream in join.inputs) and not join.facts.is_prompt:
+    is_streaming, clauses = any(stream.is_streaming for stream in join.inputs), join_select.clauses
+    if is_streaming and not join.facts.is_prompt and clauses.is_distinct and clauses.group_by is None:
         what = f"{join_select.model!r} may find results of {len(join.inputs)} streams behind the watermark"
-        raise QueryError(
-            "LATE_RESULTS", f"{what}, so that they cannot be grouped by time; use th.join, or leave model out"
-        )
+        hint = "use GROUP BY with the output mode update, or leave model out"
+        raise QueryError("LATE_RESULTS", f"{what}, by which DISTINCT forgets rows; {hint}")
     return join
 
 
@@ -89,7 +89,8 @@ def evaluate_select(spark: SparkSession, join_select: JoinSelect, join: Joined) 
     selected = select_rows(spark, join_select, join)
     if not selected.is_grouped:
         if selected.items is not None:
-            remember_built(selected.rows, join, selected.items)
+            build = lambda join: select_rows(spark, join_select, join).rows  # noqa: E731
+            remember_built(selected.rows, Built(join, selected.items, build))
         return SelectResults(selected.rows, join)
     rows = selected.rows
     try:

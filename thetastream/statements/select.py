@@ -16,6 +16,7 @@ from thetastream.families.views.planner import is_surely_grouped
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
+from thetastream.joins.ask.streams import LATE_RESULTS
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
@@ -161,8 +162,8 @@ def _refuse_list(clauses: SelectClauses, what: str, condition: str) -> QueryErro
 def _add_names(join_select: JoinSelect, join: Joined) -> DataFrame:
     """Add to results every column that only one stream has or that USING merges, and ``result_time``.
 
-    ``result_time`` carries the mark of the watermark again, because a result is never older than the
-    watermark at which it is found.
+    ``result_time`` carries the mark of the watermark again if no result is older than the watermark at which
+    it is found. Otherwise groups by time are kept for ever, because later results may change them.
     """
     pairs, facts = join.results(), join.facts
     pairs = mark_changes(pairs) if facts.has_deletes else pairs
@@ -181,7 +182,8 @@ def _add_names(join_select: JoinSelect, join: Joined) -> DataFrame:
             longest_ms = -(-facts.longest_window_us // 1000)
             columns.append(time.alias(DISTINCT_TIME, metadata={MARK: longest_ms}))
         if RESULT_TIME not in map(str.casefold, join_select.shown):
-            columns.append(time.alias(RESULT_TIME, metadata={MARK: 0}))
+            metadata = {MARK: 0} if facts.is_prompt else {LATE_RESULTS: 1}
+            columns.append(time.alias(RESULT_TIME, metadata=metadata))
     return pairs.select(*columns)
 
 

@@ -6,9 +6,16 @@ clock, because time is compressed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
-from bench.core.internals import ControlledRun, LoadReader, Request, Rules, TwoStreamSpec, apply_requests
+from bench.core.internals import (
+    ControlledRun,
+    LoadReader,
+    Request,
+    Rules,
+    TwoStreamSpec,
+    UnitLoad,
+    apply_requests,
+)
 from bench.core.query import Query
 from bench.core.replay import Batches, Step
 from bench.papers.bistream.load_curve import EPOCH_S, cut_epochs
@@ -71,7 +78,11 @@ def replay_curve(query: Query, units: int, policy: Policy | None = None, since: 
         step.run(run, batches, watermark)
         found.steps.append(step)
         found.units.append(run.plan.newest.model.n_units - 1)
-        load = reader.read(_report(epoch, step), run.offset.plan)
+        reports = [
+            UnitLoad(slot, unit.mlv_bytes, seconds)
+            for slot, (unit, seconds) in enumerate(zip(step.units, step.cpu_s, strict=True))
+        ]
+        load = reader.read((epoch + 1) * EPOCH_S, reports, run.offset.plan)
         sizes = decider.decide(load) if decider is not None and epoch >= since else None
         if sizes is not None:
             found.asked.append(epoch)
@@ -90,13 +101,3 @@ def _list_inputs(query: Query) -> Iterator[tuple[Batches, int | None]]:
         if all(table.num_rows for table in tables):
             newest = [table.column("ts")[-1].value for table in tables]
             watermark = min(newest) - 1
-
-
-def _report(epoch: int, step: Step) -> dict[str, object]:
-    """Report an epoch as ``th.metrics`` does."""
-    units = [
-        {"unit": slot, "mlv_bytes": unit.mlv_bytes, "busy_ms": 1000 * seconds}
-        for slot, (unit, seconds) in enumerate(zip(step.units, step.cpu_s, strict=True))
-    ]
-    began = datetime.fromtimestamp(epoch * EPOCH_S, UTC).isoformat()
-    return {"began": began, "durations_ms": {"triggerExecution": 1000 * EPOCH_S}, "units": units}

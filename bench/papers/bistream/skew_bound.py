@@ -13,7 +13,6 @@ the stream on, also of units that only hold older tuples.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from bench.core.internals import (
     Request,
     Rules,
     TwoStreamSpec,
+    UnitLoad,
     apply_requests,
 )
 from bench.core.query import Query
@@ -86,12 +86,8 @@ def replay(query: Query, model: Biclique, epoch_s: float | None = None) -> Itera
         yield step, run.plan.newest.model.n_units
         if epoch_s is None:
             continue
-        units = [
-            {"unit": slot, "mlv_bytes": unit.mlv_bytes, "busy_ms": 1000 * estimate_s(unit)}
-            for slot, unit in enumerate(step.units)
-        ]
-        began = datetime.fromtimestamp(10 * epoch, UTC).isoformat()
-        load = reader.read({"began": began, "durations_ms": {}, "units": units}, run.offset.plan)
+        reports = [UnitLoad(slot, unit.mlv_bytes, estimate_s(unit)) for slot, unit in enumerate(step.units)]
+        load = reader.read(10 * epoch, reports, run.offset.plan)
         sizes = decider.decide(load._replace(epoch_s=epoch_s))
         if sizes is not None:
             half = len(sizes) // 2

@@ -11,7 +11,9 @@ from thetastream.core.errors import QueryError
 from thetastream.results.ledger import EpochTotals, Ledger
 from thetastream.results.snapshots import EACH_EPOCH, Snapshot, Snapshots
 
-EPOCHS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9), st.booleans()), min_size=1, max_size=40)
+MARKED = st.sets(st.sampled_from("01"))
+"""The streams that bring punctuations in an epoch."""
+EPOCHS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9), MARKED), min_size=1, max_size=40)
 RULES = st.one_of(
     st.just(EACH_EPOCH),
     st.builds(lambda every: Snapshots(every=f"{every}us"), st.integers(1, 20)),
@@ -22,17 +24,19 @@ RULES = st.one_of(
         st.integers(1, 30),
         st.integers(0, 3),
     ),
-    st.just(Snapshots(punctuations={"a": "a.last", "b": "b.last"})),
+    st.just(Snapshots(punctuation="a.last")),
+    st.just(Snapshots(punctuation=("a.last", "b.last"))),
 )
 
 
-def make_epochs(drawn: Sequence[tuple[int, int, bool]]) -> list[EpochTotals]:
-    """Make epochs of some rows, the steps of time between them, and pairs of punctuations."""
+def make_epochs(drawn: Sequence[tuple[int, int, set[str]]]) -> list[EpochTotals]:
+    """Make epochs of some rows, the steps of time between them, and punctuations of some streams."""
     epochs, now = [], 1000
-    for number, (rows, step, has_pair) in enumerate(drawn):
+    for number, (rows, step, marked) in enumerate(drawn):
         now += step
         begin, end = (now - 3, now) if rows else (None, None)
-        epochs.append(EpochTotals(number, rows, begin, end, now if rows and has_pair else None))
+        marks = {stream: now - 5 * int(stream) for stream in marked}
+        epochs.append(EpochTotals(number, rows, begin, end, punctuations=marks))
     return epochs
 
 
@@ -52,13 +56,15 @@ def run(epochs: Sequence[EpochTotals], rule: Snapshots, query: str = "q") -> tup
 def cut_plainly(epochs: Sequence[EpochTotals], rule: Snapshots) -> list[tuple[int, int, int, str]]:
     """Cut epochs by the words of the paper: (identifier, first epoch, last epoch, rule) of each snapshot."""
     made, first, waited, now, due = [], 0, 0, None, None
+    marked: dict[str, int] = {}
     for totals in epochs:
         now = totals.end_us if now is None else max(now, totals.end_us or now)
         rows = sum(one.rows for one in epochs[first : totals.epoch + 1])
         cut = None
-        if rule.punctuations is not None:
-            if totals.pair_us is not None:
-                cut = totals.pair_us, "punctuations"
+        if rule.punctuation is not None:
+            marked |= totals.punctuations
+            if len(marked) >= len(rule.marks):
+                cut, marked = (max(marked.values()), "punctuation"), {}
         elif now is not None:
             multiple = None if rule.every_us is None else now - now % rule.every_us
             if multiple is not None and due is not None and multiple >= due:
@@ -78,7 +84,7 @@ def cut_plainly(epochs: Sequence[EpochTotals], rule: Snapshots) -> list[tuple[in
 
 @settings(max_examples=300, deadline=None)
 @given(EPOCHS, RULES)
-def test_snapshots_are_those_of_the_paper(drawn: list[tuple[int, int, bool]], rule: Snapshots) -> None:
+def test_snapshots_are_those_of_the_paper(drawn: list[tuple[int, int, set[str]]], rule: Snapshots) -> None:
     epochs = make_epochs(drawn)
     _, made = run(epochs, rule)
     assert [(one.at_us, *one.epochs, one.reason) for one in made] == cut_plainly(epochs, rule)
@@ -94,7 +100,7 @@ def test_snapshots_are_those_of_the_paper(drawn: list[tuple[int, int, bool]], ru
 @settings(max_examples=100, deadline=None)
 @given(EPOCHS, RULES, st.data())
 def test_a_replay_makes_the_same_snapshots(
-    drawn: list[tuple[int, int, bool]], rule: Snapshots, data: st.DataObject
+    drawn: list[tuple[int, int, set[str]]], rule: Snapshots, data: st.DataObject
 ) -> None:
     epochs = make_epochs(drawn)
     replayed = []
@@ -108,7 +114,7 @@ def test_a_replay_makes_the_same_snapshots(
 @settings(max_examples=50, deadline=None)
 @given(EPOCHS, RULES)
 def test_two_queries_do_not_change_each_others_snapshots(
-    drawn: list[tuple[int, int, bool]], rule: Snapshots
+    drawn: list[tuple[int, int, set[str]]], rule: Snapshots
 ) -> None:
     epochs = make_epochs(drawn)
     ledger, made = Ledger(), []
@@ -166,8 +172,11 @@ def test_a_ledger_of_an_earlier_version_is_read() -> None:
         {"size": 10, "delays": 1},
         {"every": "1m", "delays": 1},
         {"every": "1m", "size": 5, "delays": -1},
-        {"punctuations": {"a": "a.last"}},
-        {"punctuations": {"a": "a.last", "b": "b.last"}, "size": 3},
+        {"punctuation": {"a": "a.last"}},
+        {"punctuation": ""},
+        {"punctuation": []},
+        {"punctuation": ["a.last", 3]},
+        {"punctuation": "a.last", "size": 3},
     ],
 )
 def test_a_rule_that_has_no_meaning_is_refused(wrong: dict[str, object]) -> None:

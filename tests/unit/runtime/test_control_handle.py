@@ -105,6 +105,19 @@ def test_the_command_line_scales_from_a_checkpoint(
     status = json.loads(capsys.readouterr().out)
     assert [one["model"] for one in status["generations"]] == ["Matrix(rows=2, columns=1)"]
     run.check()
+    # A policy, and a share to drop.
+    assert main(["follow", str(checkpoint), "--set", "capacity=1 GB", "--set", "agree=2"]) == 0
+    assert main(["follow", str(checkpoint), "--set", "capacty=1 GB"]) == 1
+    assert "[POLICY] the policy two-phase-scaling has no setting 'capacty'; did" in capsys.readouterr().err
+    assert main(["shed", str(checkpoint), "0.5"]) == 1
+    assert "[BAD_REQUEST] only a join that was started with shed=" in capsys.readouterr().err
+    run_epoch()
+    assert main(["status", str(checkpoint)]) == 0
+    assert "policy        two-phase-scaling capacity=1 GB agree=2" in capsys.readouterr().out
+    assert main(["follow", str(checkpoint), "--stop"]) == 0
+    run_epoch()
+    assert main(["status", str(checkpoint), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["policy"] is None
     # What is left behind is cleaned with the rest.
     assert main(["inspect", str(checkpoint)]) == 0
     assert "change(s) of the units" in capsys.readouterr().out

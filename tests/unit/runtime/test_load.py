@@ -6,7 +6,6 @@ and the policy are those of a running query.
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import ceil
 
 from hypothesis import example, given
@@ -16,7 +15,7 @@ from tests.support.draws import draw_cases
 from thetastream.models import Biclique
 from thetastream.runtime.control.change import change_plan, end_generations
 from thetastream.runtime.control.plan import ControlPlan, Rules
-from thetastream.runtime.control.policies import TwoPhaseScaling
+from thetastream.runtime.control.policies import TwoPhaseScaling, UnitLoad
 from thetastream.runtime.control.policies.load import LoadReader
 from thetastream.runtime.control.request import Request
 
@@ -61,15 +60,9 @@ class Query:
             for slot, nbytes in arrived.items():
                 held[slot] += nbytes
         self.second += 1
-        entry = {
-            "began": datetime.fromtimestamp(self.second, UTC).isoformat(),
-            "durations_ms": {},
-            "units": [
-                {"unit": slot, "mlv_bytes": held.get(slot, 0), "busy_ms": 0} for slot in self.plan.slots
-            ],
-        }
+        reports = [UnitLoad(slot, held.get(slot, 0)) for slot in self.plan.slots]
         groups = self.plan.newest.model.groups
-        sizes = self.decider.decide(self.reader.read(entry, self.plan))
+        sizes = self.decider.decide(self.reader.read(self.second, reports, self.plan))
         if sizes is not None:
             self.changes.append(tuple(new - len(old) for new, old in zip(sizes, groups, strict=True)))
             self.plan = change_plan(self.plan, Request(model=self.plan.newest.model.resized(sizes)), RULES)

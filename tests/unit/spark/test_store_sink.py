@@ -28,10 +28,10 @@ from thetastream.core.columns import BlockColumn, LatestTime
 from thetastream.core.errors import QueryError
 from thetastream.engine.counters import Counters
 from thetastream.joins.write import write
-from thetastream.results.history import PAIR
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Staging, Target
+from thetastream.runtime.punctuations import Punctuations
 from thetastream.spark.dataflow.stages import STAGED, StagingEmitter
 from thetastream.spark.sinks.store import (
     ParquetSink,
@@ -41,6 +41,7 @@ from thetastream.spark.sinks.store import (
     describe,
     pack_store,
 )
+from thetastream.spark.task_properties import read_task
 from thetastream.stores import ParquetStore
 
 COLUMNS = StructType(
@@ -70,7 +71,12 @@ def make_batch(*ids: int, zone: str = "Europe/Berlin") -> pa.RecordBatch:
     )
 
 
-def open_sink(store: ParquetStore, rule: Snapshots = EACH_EPOCH, is_staged: bool = False) -> StoreWriter:
+def open_sink(
+    store: ParquetStore,
+    rule: Snapshots = EACH_EPOCH,
+    is_staged: bool = False,
+    punctuations: Punctuations | None = None,
+) -> StoreWriter:
     description = describe(COLUMNS, None, ("id",))
     store.describe(description)
     options = {
@@ -78,6 +84,7 @@ def open_sink(store: ParquetStore, rule: Snapshots = EACH_EPOCH, is_staged: bool
         "description": json.dumps(description.as_json()),
         "snapshots": json.dumps(rule.as_json()),
         "staged": str(is_staged).lower(),
+        **({} if punctuations is None else {"punctuations": punctuations.root}),
     }
     return StoreSink(CaseInsensitiveDict(options)).streamWriter(COLUMNS, False)
 
@@ -98,15 +105,27 @@ def test_an_epoch_of_rows_is_committed_once(tmp_path: Path, epoch: dict[str, str
     assert store.read().num_rows == 4
 
 
-def test_pairs_of_punctuations_are_told_and_not_kept(tmp_path: Path, epoch: dict[str, str]) -> None:
-    store = ParquetStore(str(tmp_path))
-    writer = open_sink(store, Snapshots(punctuations={"a": "a.last", "b": "b.last"}))
-    for number, pairs in enumerate([[None, None], [None, 240_000_000], [None, None]]):
+def test_punctuations_that_routers_have_written_down_cut_snapshots(
+    tmp_path: Path, epoch: dict[str, str]
+) -> None:
+    """An epoch that runs again finds them too, and a commit removes those of the epochs before."""
+    store, punctuations = ParquetStore(str(tmp_path / "store")), Punctuations(str(tmp_path / "box"))
+    writer = open_sink(store, Snapshots(punctuation=["a.last", "b.last"]), punctuations=punctuations)
+    minute = 60_000_000
+    read = [{}, {0: 4 * minute}, {}, {1: 3 * minute}, {0: 6 * minute, 1: 7 * minute}, {}]
+    for number, marks in enumerate(read):
         epoch["streaming.sql.batchId"] = str(number)
-        batch = make_batch(3, 4).append_column(PAIR, pa.array(pairs, pa.int64()))
-        writer.commit([writer.write(iter([batch]))], number)
-    assert [(one.at.minute, one.rows, one.reason) for one in store.snapshots()] == [(4, 4, "punctuations")]
-    assert store.read().num_rows == 6
+        for _ in range(2):  # each epoch runs twice
+            for stream, us in marks.items():
+                punctuations.write(read_task(), stream, us - minute)  # of another task
+                punctuations.write(read_task(), stream, us)
+            writer.commit([writer.write(iter([make_batch(3, 4)]))], number)
+    assert [(one.at.minute, one.rows, one.reason) for one in store.snapshots()] == [
+        (4, 8, "punctuation"),
+        (7, 2, "punctuation"),
+    ]
+    assert store.read().num_rows == 12
+    assert punctuations.read("q-1", 3) == punctuations.read("q-1", 4) == {}
 
 
 def test_units_stage_and_the_sink_commits_their_names(tmp_path: Path, epoch: dict[str, str]) -> None:

@@ -1,13 +1,14 @@
-"""The commands that show and change the units of a running join. They start no Spark."""
+"""The commands that show and change the units of a running join and what it sheds. They start no Spark."""
 
 import argparse
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from thetastream.app.cli.shared_arguments import AddCommand, add_checkpoint
-from thetastream.joins.handle import control
+from thetastream.app.cli.shared_arguments import AddCommand, add_checkpoint, add_policy
+from thetastream.joins.handle import ControlHandle, control
 from thetastream.models import REGISTRY
+from thetastream.runtime.control.policies import make_policy
 
 SIZES = tuple(dict.fromkeys(name for model in REGISTRY.values() for name in model.sizes))
 """The sizes that some model may change while it runs."""
@@ -31,6 +32,28 @@ def add_commands(add: AddCommand) -> None:
         )
 
     parser = add(
+        "follow",
+        follow,
+        "let a running join that was started with max_units follow a policy, which changes its units",
+        description="The query itself follows the policy, and its checkpoint remembers it.",
+        epilog='example:\n  thetastream follow checkpoint --set capacity="1.5 GB" --set agree=2'
+        "\n  thetastream follow checkpoint --stop",
+    )
+    _add_join_arguments(parser)
+    add_policy(parser)
+    parser.add_argument("--stop", action="store_true", help="follow no policy any more")
+
+    parser = add(
+        "shed",
+        shed,
+        "let the load shedder of a running join drop at least a share of its tuples",
+        description="The join must have been started with a load shedder and max_units.",
+        epilog="example:\n  thetastream shed checkpoint 0.3",
+    )
+    _add_join_arguments(parser)
+    parser.add_argument("share", type=float, metavar="SHARE", help="from 0 to 1; 0 leaves it to the load")
+
+    parser = add(
         "status",
         status,
         "show the units of a running join that was started with max_units",
@@ -48,15 +71,33 @@ def _add_join_arguments(parser: argparse.ArgumentParser) -> None:
 def scale(arguments: argparse.Namespace) -> int:
     """Ask a running join for other units, and print the name of the request."""
     sizes = {name: getattr(arguments, name) for name in SIZES if getattr(arguments, name) is not None}
-    handle = control(arguments.checkpoint, arguments.join)
-    name = handle.scale(None if arguments.model is None else REGISTRY[arguments.model](), **sizes)
+    model = None if arguments.model is None else REGISTRY[arguments.model]()
+    return _tell(arguments, _open(arguments).scale(model, **sizes))
+
+
+def follow(arguments: argparse.Namespace) -> int:
+    """Ask a running join to follow a policy, and print the name of the request."""
+    policy = None if arguments.stop else make_policy(arguments.policy, dict(arguments.set))
+    return _tell(arguments, _open(arguments).follow(policy))
+
+
+def shed(arguments: argparse.Namespace) -> int:
+    """Ask the load shedder of a running join to drop a share, and print the name of the request."""
+    return _tell(arguments, _open(arguments).shed(arguments.share))
+
+
+def _open(arguments: argparse.Namespace) -> ControlHandle:
+    return control(arguments.checkpoint, arguments.join)
+
+
+def _tell(arguments: argparse.Namespace, name: str) -> int:
     print(json.dumps({"request": name}) if arguments.json else f"request {name} is sent")
     return 0
 
 
 def status(arguments: argparse.Namespace) -> int:
     """Print the plan of a running join."""
-    found = control(arguments.checkpoint, arguments.join).status()
+    found = _open(arguments).status()
     print(json.dumps(found) if arguments.json else describe_status(found))
     return 0
 
@@ -66,7 +107,8 @@ def describe_status(status: Mapping[str, Any]) -> str:
 
     >>> generation = {"model": "Split(cores=2)", "units": [0, 1], "since": 0}
     >>> generation |= {"leaving": [], "moving": [], "drained": []}
-    >>> plan = {"version": 0, "max_units": 4, "shed_factor": 0.0, "generations": [generation], "coming": None}
+    >>> plan = {"version": 0, "max_units": 4, "shed_factor": 0.0, "policy": None, "coming": None}
+    >>> plan |= {"generations": [generation]}
     >>> print(describe_status({**plan, "requests": {}}))
     version       0
     max_units     4
@@ -83,6 +125,9 @@ def describe_status(status: Mapping[str, Any]) -> str:
     lines = [("version", str(status["version"])), ("max_units", str(status["max_units"]))]
     if status["shed_factor"]:
         lines.append(("shed", f"{status['shed_factor']:.0%} of arriving tuples"))
+    if status["policy"]:
+        settings = [f"{name}={value}" for name, value in status["policy"].items() if name != "name"]
+        lines.append(("policy", " ".join([status["policy"]["name"], *settings])))
     for one in status["generations"]:
         since = "the next epoch" if one["since"] is None else f"epoch {one['since']}"
         text = f"{one['model']} on {_name_units(one['units'])} since {since}"

@@ -20,6 +20,7 @@ import thetastream as th
 from thetastream.app.job.spec import write_option
 from thetastream.core.errors import SessionError, shows_tracebacks
 from thetastream.joins.ask.refusals import summarize
+from thetastream.runtime.control.policies import TwoPhaseScaling, list_policies
 from thetastream.spark.session.failure import unwrap_error
 from thetastream.spark.session.jvm import launch_without_secrets, stderr_into
 from thetastream.spark.session.workers import keep_current_folder_out
@@ -39,6 +40,24 @@ class AddCommand(Protocol):
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a checkpoint."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a policy and its settings."""
+    parser.add_argument(
+        "--policy",
+        choices=list_policies(),
+        default=TwoPhaseScaling.name,
+        help="the scaling policy (default %(default)s)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        type=_read_setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help='a setting of the policy, as in --set high=0.9 --set capacity="2 GB"',
+    )
 
 
 def read_positive(text: str) -> int:
@@ -65,6 +84,17 @@ def read_pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _read_setting(text: str) -> tuple[str, Any]:
+    """Read a setting of a policy, whose value is a number or a text."""
+    name, value = read_pair(text)
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
     return name, value
 
 

@@ -1,17 +1,14 @@
 """The command that simulates a scaling policy under a load curve, or shows what limits a join."""
 
 import argparse
-import inspect
 import json
 from pathlib import Path
-from typing import Any
 
-from thetastream.app.cli.shared_arguments import AddCommand, read_pair
+from thetastream.app.cli.shared_arguments import AddCommand, add_policy
 from thetastream.core.errors import QueryError
 from thetastream.families.pairs.choose import list_comparable
 from thetastream.index import REGISTRY as SHAPES
-from thetastream.runtime.control.policies import REGISTRY as POLICIES
-from thetastream.runtime.control.policies import Policy
+from thetastream.runtime.control.policies import make_policy
 from thetastream.simulator.drawing import draw_limits, draw_replay, plot_replay
 from thetastream.simulator.limits import Cluster, find_limit
 from thetastream.simulator.scaling import BISTREAM, LoadCurve, Setting, read_curve, replay
@@ -40,20 +37,7 @@ def add_commands(add: AddCommand) -> None:
         metavar="FILE.csv",
         help="a load curve: minutes and tuples per second (default: a curve as in BiStream's figure 12)",
     )
-    parser.add_argument(
-        "--policy",
-        choices=sorted(POLICIES),
-        default="two-phase-scaling",
-        help="the scaling policy (default %(default)s)",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        type=_read_setting,
-        default=[],
-        metavar="NAME=VALUE",
-        help='a setting of the policy, as in --set high=0.9 --set capacity="2 GB"',
-    )
+    add_policy(parser)
     parser.add_argument(
         "--units",
         type=_read_units,
@@ -126,7 +110,7 @@ def _show_limits(arguments: argparse.Namespace, setting: Setting) -> int:
 
 def _show_replay(arguments: argparse.Namespace, setting: Setting) -> int:
     curve = BISTREAM if arguments.curve is None else _read_file(arguments.curve)
-    policy = _build_policy(arguments.policy, dict(arguments.set))
+    policy = make_policy(arguments.policy, dict(arguments.set))
     steps = list(replay(policy, curve, setting, arguments.units, arguments.epoch_s))
     if arguments.plot is not None:
         plot_replay(steps, arguments.plot)
@@ -144,25 +128,6 @@ def _read_file(path: Path) -> LoadCurve:
     except (OSError, ValueError) as error:
         raise QueryError("LOAD_CURVE", f"the load curve {path} cannot be read: {error}") from error
     return read_curve(text)
-
-
-def _build_policy(name: str, settings: dict[str, Any]) -> Policy:
-    kind = POLICIES[name]
-    known = list(inspect.signature(kind).parameters)
-    unknown = [one for one in settings if one not in known]
-    if unknown:
-        raise QueryError("POLICY", f"{name} has no {', '.join(unknown)}; it has {', '.join(known)}")
-    return kind(**settings)
-
-
-def _read_setting(text: str) -> tuple[str, Any]:
-    name, value = read_pair(text)
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            continue
-    return name, value
 
 
 def _read_units(text: str) -> tuple[int, int]:

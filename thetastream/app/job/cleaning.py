@@ -22,6 +22,7 @@ from thetastream.core.errors import ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.runtime.control.files import LINKS, ControlFolder, ControlLinks, name_control
 from thetastream.runtime.observe.running import is_marked
+from thetastream.runtime.punctuations import PUNCTUATIONS
 from thetastream.runtime.shed_loads import LOADS
 from thetastream.runtime.state.segment_cache import choose_cache_root, list_stale
 from thetastream.spark.sources.idle import REPORTS
@@ -120,6 +121,8 @@ def list_leftovers(
             for name in Folder(root, "").list_files():
                 if name.startswith(f"{LOADS}{found.query}-"):
                     yield _measure_leftover("loads for a shedder", root, name)
+                elif name == f"{PUNCTUATIONS}{found.query}":
+                    yield _measure_leftover("punctuations", root, name)
     for path in list_stale(choose_cache_root(cache_folder)):
         yield ObsoletePath("cached segment", str(path.parent), path.name, _measure(path))
     if for_good:

@@ -30,10 +30,9 @@ from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.joins.changes import DEBEZIUM, UPSERT
-from thetastream.joins.handle import Follower
 from thetastream.lowering.domains import quote
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
-from thetastream.runtime.control.policies import Policy
+from thetastream.runtime.control.policies import Policy, encode_policy
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.event_time import mark_event_time
@@ -259,14 +258,19 @@ def run(
 
 
 def _follow_after_first(say: EpochListener, query: StreamingQuery, policy: Policy) -> EpochListener:
-    """Follow a policy from the first epoch on, which says where the control folder is."""
-    follower: Follower | None = None
+    """Ask for a policy after the first epoch, which says where the control folder is.
+
+    A query that has followed this policy before follows it from the beginning.
+    """
+    is_asked = False
 
     def report(epoch: dict[str, Any]) -> None:
-        nonlocal follower
+        nonlocal is_asked
         say(epoch)
-        if follower is None and query.isActive:
-            follower = th.control(query).follow(policy)
+        if not is_asked:
+            is_asked, handle = True, th.control(query)
+            if handle.plan.policy != encode_policy(policy):
+                handle.follow(policy)
 
     return report
 

@@ -27,8 +27,7 @@ from thetastream.core.spans import parse_duration
 from thetastream.families.options import StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
-from thetastream.runtime.control.policies import REGISTRY as POLICIES
-from thetastream.runtime.control.policies import Policy
+from thetastream.runtime.control.policies import Policy, TwoPhaseScaling, find_policy
 from thetastream.spark.tables.table import Table
 from thetastream.statements.insert import FILE_SINKS, MODES
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
@@ -216,15 +215,15 @@ def parse_policy(
     table: Mapping[str, Any], options: Mapping[str, Any], problems: list[ThetastreamError]
 ) -> Policy | None:
     """Read [policy], and add its errors to ``problems``; return None without a policy."""
-    name = table.get("name", "two-phase-scaling")
-    if not isinstance(name, str) or name not in POLICIES:
-        known = ", ".join(POLICIES)
-        problems.append(QueryError("BAD_VALUE", f"the name of the policy ({name!r}) must be one of {known}"))
+    if not table:
+        return None
+    try:
+        kind = find_policy(str(table.get("name", TwoPhaseScaling.name)))
+    except ThetastreamError as problem:
+        problems.append(problem)
         return None
     settings = {key: value for key, value in table.items() if key != "name"}
-    policy: Policy | None = None
-    if table:
-        policy = _build(POLICIES[name], settings, "[policy]", (), problems)
+    policy: Policy | None = _build(kind, settings, "[policy]", (), problems)
     if policy is not None and options.get("max_units") is None:
         what = "[policy] changes the units of the join, so [options] must have max_units"
         problems.append(QueryError("POLICY", what))

@@ -41,6 +41,12 @@ class ControlAccess:
         assert folder is not None  # A unit drains only after a notice of the control source.
         folder.mark_drained(slot, version, arrived)
 
+    def report_load(self, task: TaskFacts, slot: int, mlv_bytes: int, busy_ms: float) -> None:
+        """Report the load of a unit after the epoch to which a task belongs."""
+        folder = self._find_folder(task)
+        assert folder is not None  # A router asks for reports because it has found a plan there.
+        folder.report_load(task.find_epoch(), slot, mlv_bytes, round(1000 * busy_ms))
+
     def _find_folder(self, task: TaskFacts) -> ControlFolder | None:
         name = ControlLinks(self.root).find(task.query, self.join)
         return None if name is None else ControlFolder(self.root, name)

@@ -91,21 +91,26 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
     if factor and not rules.can_shed:
         what = "only a join that was started with shed=th.Shed(...) can drop tuples"
         raise QueryError("BAD_REQUEST", f"{what}, and this one was started without it")
+    policy = plan.policy if request.policy is None else (request.policy or None)
+    is_same = (factor, policy) == (plan.shed_factor, plan.policy)
+    if model == plan.target.model and is_same:
+        return plan
+    plan = replace(plan, shed_factor=factor, policy=policy)
     if model == plan.target.model:
-        return plan if factor == plan.shed_factor else plan.advance(shed_factor=factor)
+        return plan.advance()
     plan = replace(plan, coming=None)  # The request takes the place of the one before.
     if model == plan.newest.model:
-        return plan.advance(shed_factor=factor)
+        return plan.advance()
     _check_model(plan.newest.model, model, rules)
     version = plan.version + 1
     newest = Generation(version, model, _assign_slots(plan, model, rules, busy))
     if rules.preserved or rules.is_ordered:
-        return plan.advance(coming=newest, shed_factor=factor)
+        return plan.advance(coming=newest)
     left = {slot: version for slot in plan.newest.slots if slot not in newest.slots}
     leaving = {slot: since for slot, since in {**plan.leaving, **left}.items() if slot not in newest.slots}
     _check_expiry(plan, leaving, rules)
     membership = (*plan.membership, newest)
-    return plan.advance(membership=membership, leaving=leaving, shed_factor=factor)
+    return plan.advance(membership=membership, leaving=leaving)
 
 
 def end_generations(

@@ -3,6 +3,8 @@
     root/control-<name>/requests/<time>-<id>      requests, put by anybody
     root/control-<name>/plans/<epoch>-<version>   the plan that holds from an epoch on
     root/control-<name>/drained/<slot>-<version>  marks of units for which a version need not wait any more
+    root/control-<name>/loads/<epoch>.<slot>.<bytes>.<us>
+                                                  reports of units for a policy: stored bytes, time of work
     root/control-queries/<query>-<join>           the name of the control folder of a join
 
 A Spark task that runs again writes its files again, with the same content. The plans and marks of an epoch
@@ -22,7 +24,7 @@ from typing import Any
 
 from thetastream.core.folder import AGAIN, Folder, hide_secrets, refuse, refuse_unusable
 
-REQUESTS, PLANS, DRAINED, LABEL = "requests", "plans", "drained", "label"
+REQUESTS, PLANS, DRAINED, LOADS, LABEL = "requests", "plans", "drained", "loads", "label"
 LINKS = "control-queries"
 KEPT_PLANS = 64
 """The number of last plans that are kept. An epoch that runs again needs two of them."""
@@ -224,6 +226,29 @@ class ControlFolder(Folder):
     def list_drained(self) -> set[tuple[int, int]]:
         """List the marks: (slot, version)."""
         return self._list_pairs(DRAINED)
+
+    # Loads
+
+    def report_load(self, epoch: int, slot: int, mlv_bytes: int, busy_us: int) -> None:
+        """Report the load of a unit after an epoch. An epoch that runs again may add a second report."""
+        with self._reach("the load of a unit"):
+            self._fs.create_dir(f"{self._folder}/{LOADS}", recursive=True)
+            self.write(f"{LOADS}/{epoch}.{slot}.{mlv_bytes}.{busy_us}")
+
+    def list_loads(self) -> list[tuple[int, int, int, int]]:
+        """List the reports that are there, in the order of epochs: (epoch, slot, bytes, microseconds)."""
+        names = (name.split(".") for name in self.list_files(LOADS))
+        return sorted(
+            (int(epoch), int(slot), int(nbytes), int(busy_us))
+            for epoch, slot, nbytes, busy_us in (parts for parts in names if len(parts) == 4)
+            if all(part.isdecimal() for part in (epoch, slot, nbytes, busy_us))
+        )
+
+    def remove_loads(self, reports: Iterable[tuple[int, int, int, int]]) -> None:
+        """Remove reports that were read."""
+        for report in reports:
+            with suppress(OSError):
+                self._fs.delete_file(f"{self._folder}/{LOADS}/{'.'.join(map(str, report))}")
 
     def forget_later(self, version: int) -> None:
         """Remove what was written for later versions, because an older copy of the checkpoint may be in use.

@@ -1,4 +1,4 @@
-"""Finds the newest offset of the control source of a join, from any process.
+"""Finds the newest offset of the control source of a join, describes it and puts requests, from any process.
 
 A running query of this process tells its offsets in its progress. For other queries, they are read from the
 checkpoint.
@@ -6,18 +6,20 @@ checkpoint.
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from thetastream.core.errors import StateError, ThetastreamError
+from thetastream.core.errors import QueryError, StateError, ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.core.records import decode
 from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch
+from thetastream.runtime.control.change import change_plan, list_moving
 from thetastream.runtime.control.files import ControlFolder
 from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan
+from thetastream.runtime.control.request import Request
 
 WAIT_S = 60.0
 """How long ``control`` waits for the first epoch of a query that has been started."""
@@ -44,6 +46,82 @@ class NewestOffset:
     def folder(self) -> ControlFolder:
         """The control folder."""
         return ControlFolder(self.control["root"], self.control["name"])
+
+    def put(self, request: Request) -> str:
+        """Put a request, after checking it against the plan; return its name.
+
+        Raises
+        ------
+        QueryError
+            The errors of ``change_plan``. Then nothing was asked for.
+        """
+        change_plan(self.plan, request, self.rules)
+        return self.folder.put_request(request.write())
+
+    def describe(self, held: Mapping[int, int] | None) -> dict[str, Any]:
+        """Describe the plan, and what became of the last requests, as ``ControlHandle.status`` does.
+
+        ``held`` is the number of stored tuples of each unit; None if it is not known.
+        """
+        plan, folder, rules, coming = self.plan, self.folder, self.rules, self.plan.coming
+        beginnings = folder.find_beginnings(one.since for one in (*plan.membership, plan.target))
+        marks = folder.list_drained()
+        outcomes = {name: outcome or "accepted" for name, outcome in self.control["outcomes"].items()}
+        waiting = {name: "waiting" for name in folder.list_requests() if name not in outcomes}
+        generations = [
+            {
+                "model": repr(one.model),
+                "units": list(one.slots),
+                "since": beginnings.get(one.since, (None,))[0] if one.since else 0,
+                "leaving": [slot for slot in one.slots if slot in plan.leaving],
+                "moving": sorted(slot for slot, _ in list_moving(one, plan, rules) - marks),
+                "drained": [slot for slot in one.slots if (slot, plan.leaving.get(slot)) in marks],
+                "held": None if held is None else sum(held.get(slot, 0) for slot in one.slots),
+            }
+            for one in plan.membership
+        ]
+        return {
+            "version": plan.version,
+            "max_units": rules.max_units,
+            "shed_factor": plan.shed_factor,
+            "policy": None if plan.policy is None else dict(plan.policy),
+            "generations": generations,
+            "coming": None
+            if coming is None
+            else {
+                "model": repr(coming.model),
+                "units": list(coming.slots),
+                "since": beginnings.get(coming.since, (None,))[0],
+                "waits_for": [slot for slot in plan.newest.slots if (slot, coming.since) not in marks],
+            },
+            "requests": {**outcomes, **waiting},
+        }
+
+
+def find_join(offsets: Iterable[Mapping[str, Any]], join: str | None, where: str) -> NewestOffset:
+    """Find a controlled join among the offsets of all sources of a query.
+
+    ``join`` names it if there are several, and ``where`` names the query in messages.
+
+    Raises
+    ------
+    QueryError
+        NOT_CONTROLLED or SEVERAL_JOINS.
+    """
+    joins = {offset["control"]["join"]: offset["control"] for offset in offsets if "control" in offset}
+    if not joins:
+        raise QueryError(
+            "NOT_CONTROLLED",
+            f"{where} must have a join with max_units, and it has none; start it with max_units, also "
+            "from its present checkpoint",
+        )
+    if join in joins:
+        return NewestOffset(joins[join])
+    if join is not None or len(joins) > 1:
+        asked = "" if join is None else f", and none of them is {join!r}"
+        what = f"{where} has the joins {', '.join(joins)}{asked}; give join= as one of them"
+        raise QueryError("SEVERAL_JOINS", what)
+    return NewestOffset(next(iter(joins.values())))
 
 
 def wait_for_progress(query: Any) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The control plan: everything that may change while a query runs, as one small value.
 
-    ControlPlan = (version, membership, shed factor)
+    ControlPlan = (version, membership, shed factor, policy)
 
 The *membership* is a list of generations. The newest generation stores new tuples. A tuple probes all
 generations, because older ones still hold tuples that it can join. If each tuple is answered at one unit, a
@@ -62,6 +62,8 @@ class ControlPlan:
     arrived: tuple[int, int] | None = None
     """How many left and right tuples had arrived before the newest generation began to count; None if it need
     not know."""
+    policy: Mapping[str, Any] | None = None
+    """The policy that changes the units, as plain values (``encode_policy``); None if there is none."""
 
     @classmethod
     def begin(cls, model: Model) -> "ControlPlan":
@@ -94,6 +96,8 @@ def encode_plan(plan: ControlPlan) -> dict[str, Any]:
     later: dict[str, Any] = {} if plan.coming is None else {"coming": _encode_generation(plan.coming)}
     if plan.arrived is not None:
         later["arrived"] = plan.arrived
+    if plan.policy is not None:
+        later["policy"] = dict(plan.policy)
     return {
         "version": plan.version,
         "membership": [_encode_generation(generation) for generation in plan.membership],

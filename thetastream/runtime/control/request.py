@@ -12,9 +12,12 @@ from typing import Any
 from thetastream.core.errors import QueryError
 from thetastream.models.base import Model, is_model
 from thetastream.runtime.control.plan import decode_model, encode_model
+from thetastream.runtime.control.policies import decode_policy
 
 FORMAT = 1
-_FIELDS = {"format", "sizes", "model", "shed_factor"}
+_FIELDS = {"format", "sizes", "model", "shed_factor", "policy"}
+NO_POLICY: Mapping[str, Any] = {}
+"""The value of ``Request.policy`` by which no policy is followed any more."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Request:
     Raises
     ------
     QueryError
-        BAD_REQUEST if ``model`` is no model, or ``shed_factor`` is not from 0 to 1.
+        BAD_REQUEST if ``model`` is no model, or ``shed_factor`` is not from 0 to 1. POLICY if ``policy``
+        names no policy.
 
     Examples
     --------
@@ -41,6 +45,8 @@ class Request:
     """The model that the join should have from now on."""
     shed_factor: float | None = None
     """The share of arriving tuples to drop."""
+    policy: Mapping[str, Any] | None = None
+    """The policy that changes the units from now on, as plain values; ``NO_POLICY`` ends it."""
 
     def __post_init__(self) -> None:
         if self.model is not None and not is_model(self.model):
@@ -49,6 +55,8 @@ class Request:
             raise QueryError(
                 "BAD_REQUEST", f"shed_factor must be a number from 0 to 1, not {self.shed_factor!r:.200}"
             )
+        if self.policy:
+            decode_policy(self.policy)
 
     def write(self) -> str:
         """Write the request as JSON."""
@@ -59,6 +67,8 @@ class Request:
             values["model"] = encode_model(self.model)
         if self.shed_factor is not None:
             values["shed_factor"] = self.shed_factor
+        if self.policy is not None:
+            values["policy"] = dict(self.policy)
         return json.dumps(values)
 
     @classmethod
@@ -80,13 +90,15 @@ class Request:
                 f"a request must be an object of format {FORMAT} with {', '.join(sorted(_FIELDS))}, "
                 f"not {values!r:.200}",
             )
-        sizes, written = values.get("sizes", {}), values.get("model")
-        if not isinstance(sizes, dict) or not isinstance(written, dict | None):
-            raise QueryError("BAD_REQUEST", f"sizes and model must be objects, not {sizes!r} and {written!r}")
+        sizes, written, policy = values.get("sizes", {}), values.get("model"), values.get("policy")
+        if not all(isinstance(one, dict | None) for one in (written, policy)) or not isinstance(sizes, dict):
+            found = f"{sizes!r}, {written!r} and {policy!r}"
+            raise QueryError("BAD_REQUEST", f"sizes, model and policy must be objects, not {found}")
         return cls(
             {name: tuple(value) if isinstance(value, list) else value for name, value in sizes.items()},
             None if written is None else decode_model(written),
             values.get("shed_factor"),
+            policy,
         )
 
 

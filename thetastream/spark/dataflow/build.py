@@ -9,6 +9,7 @@ pass and keep their state in memory.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from thetastream.runtime.emit import BlockEmitter, Emitter, FrameEmitter
 from thetastream.runtime.epoch import Coordination, UnitEpoch
 from thetastream.runtime.flow import Flow, RunContext, Staging, UnitStage
 from thetastream.runtime.late_files import LateColumn, LateFiles
+from thetastream.runtime.punctuations import Punctuations
 from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.spark.dataflow.exchange import build_exchange, list_announced, select_block_columns
 from thetastream.spark.dataflow.operator import add_counters, run_batch_units, run_units
@@ -56,7 +58,11 @@ from thetastream.spark.task_properties import read_task
 
 
 def build(
-    flow: Flow, streams: Sequence[DataFrame], run: RunContext, staging: Staging | None = None
+    flow: Flow,
+    streams: Sequence[DataFrame],
+    run: RunContext,
+    staging: Staging | None = None,
+    punctuations: Punctuations | None = None,
 ) -> DataFrame:
     """Build the joined DataFrame, with the columns that the user gets by the output of the last units.
 
@@ -70,6 +76,8 @@ def build(
     staging : Staging, optional
         What units stage in a store themselves. The result then has one row for each unit that has staged
         results. Such a join is streaming, and has neither an order nor residual filters.
+    punctuations : Punctuations, optional
+        Which rows of streams are punctuations.
 
     Raises
     ------
@@ -77,10 +85,10 @@ def build(
         CANNOT_SCALE if units of this engine cannot change.
     """
     if staging is not None:
-        return _stream(flow, streams, run, staging)
+        return _stream(flow, streams, run, staging, punctuations)
     first, *later = flow.stages
     is_streaming = any(stream.isStreaming for stream in streams)
-    results = _stream(flow, streams, run) if is_streaming else _batch(flow, streams)
+    results = _stream(flow, streams, run, None, punctuations) if is_streaming else _batch(flow, streams)
     results = restore(results, first.output)
     for stage in later:
         results = restore(decide(stage, results, flow, run), stage.output)
@@ -88,7 +96,11 @@ def build(
 
 
 def _stream(
-    flow: Flow, streams: Sequence[DataFrame], run: RunContext, staging: Staging | None = None
+    flow: Flow,
+    streams: Sequence[DataFrame],
+    run: RunContext,
+    staging: Staging | None,
+    punctuations: Punctuations | None,
 ) -> DataFrame:
     """Run the units of the first stage on streams; return the columns that leave them."""
     spark = streams[0].sparkSession
@@ -106,7 +118,7 @@ def _stream(
     # 1. Bring tuples and messages to the units.
     fitted = FittedSpec(spec, stage.choice, 0 if rules is None else rules.max_units)
     source = _read_source(spark, fitted, query, run.mailbox, rules)
-    coordination = _coordinate(flow, streams, run, digest(query))
+    coordination = replace(_coordinate(flow, streams, run, digest(query)), punctuations=punctuations)
     rows = build_exchange(fitted, flow.sides, streams, source, coordination)
     # 2. Run the units.
     delays_us = {

@@ -12,18 +12,21 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.columns import HASH, SIGN
+from thetastream.core.columns import HASH, PUNCTUATION, SIGN
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.statistics import MOST_CHOSEN
 from thetastream.runtime.choice import FittedSpec, find_unit_keys
 from thetastream.runtime.epoch import NO_COORDINATION, Coordination
+from thetastream.runtime.punctuations import NO_TIME_US
 from thetastream.runtime.routing_step import make_routing_step
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.sources.identity import SCHEMA
 from thetastream.spark.task_properties import read_task
 
+NO_TIME = f"CAST({NO_TIME_US} AS BIGINT)"
+"""The value of the column ``PUNCTUATION`` of a punctuation without an event time, as SQL."""
 _UNHASHED = ("map<", "variant", "geometry", "geography")
 """Beginnings of the type names that xxhash64 refuses, at any depth of a column's type."""
 _COLLATED = "collate "
@@ -80,12 +83,17 @@ def _route_stream(
     coordination: Coordination,
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
-    flat = select_block_columns(plan, stream)
+    marks = {} if coordination.punctuations is None else coordination.punctuations.marks
+    flat = select_block_columns(plan, stream, marks.get(plan.alias))
     spreads_equal = False
     may_drop_or_change = coordination.shed is not None or coordination.control is not None
     if HASH not in flat.columns and (may_drop_or_change or reads_hashes(fitted.planned.router.model)):
         # A delete has the hash of its insert. Both go to the same units, so that they can cancel each other.
-        types = {field.name: field.dataType.simpleString() for field in flat.schema if field.name != SIGN}
+        types = {
+            field.name: field.dataType.simpleString()
+            for field in flat.schema
+            if field.name not in (SIGN, PUNCTUATION)
+        }
         hashed = [name for name, text in types.items() if not any(word in text for word in _UNHASHED)]
         # Tuples that differ must not share a hash by their types, or an order would decide who goes where.
         spreads_equal = (
@@ -113,20 +121,34 @@ def route_rows(
         flat.isStreaming,
         coordination,
         spreads_equal=spreads_equal,
+        has_punctuations=PUNCTUATION in flat.columns,
         read_task=read_task,
     )
     return fill_up(flat, f"a tuple of stream {alias!r}").mapInArrow(step, SCHEMA)
 
 
-def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
-    """Select payload and computed keys of the tuples that pass a stream's filters, as columns of blocks."""
+def select_block_columns(
+    plan: SidePlan, stream: DataFrame, punctuation: tuple[str, str] | None = None
+) -> DataFrame:
+    """Select payload and computed keys of the tuples that pass a stream's filters, as columns of blocks.
+
+    ``punctuation`` is the condition that marks punctuations and their time, if the stream has some. They pass
+    all filters, and their keys are NULL. The last column is ``PUNCTUATION`` then.
+    """
     nested = stream.selectExpr(f"struct(*) AS {quote(plan.alias)}")
     passes = " AND ".join(f"({one.text}\n)" for one in plan.filters)
+    computed: list[tuple[str, str]] = [*plan.computed]
+    if punctuation is not None:
+        is_mark = f"coalesce(({punctuation[0]}\n), FALSE)"
+        passes = f"{is_mark} OR {passes}" if passes else ""
+        computed = [(name, f"CASE WHEN NOT {is_mark} THEN ({text}\n) END") for name, text in computed]
+        time = f"CASE WHEN {is_mark} THEN coalesce(unix_micros({punctuation[1]}), {NO_TIME}) END"
+        computed.append((PUNCTUATION, time))
     if plan.filters and plan.moves_watermark:
         # Spark moves a deterministic filter before the watermark, and leaves out a stream whose filters it
         # finds to be false. It takes this filter for non-deterministic.
         nested = nested.where(f"({passes}) OR spark_partition_id() < 0")
     elif plan.filters:
         nested = nested.where(passes)
-    columns = *((carried.block_column, carried.to_block) for carried in plan.carried), *plan.computed
+    columns = *((carried.block_column, carried.to_block) for carried in plan.carried), *computed
     return nested.selectExpr(*(f"({text}\n) AS {quote(name)}" for name, text in columns))

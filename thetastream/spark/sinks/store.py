@@ -13,7 +13,7 @@ import json
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -30,12 +30,12 @@ from thetastream.core.columns import CHANGE_TYPE, MARK
 from thetastream.core.errors import QueryError
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.results.description import Description
-from thetastream.results.history import PAIR
 from thetastream.results.snapshots import Snapshots
-from thetastream.results.staged import BoundsFinder, Staged, find_type
+from thetastream.results.staged import Staged, find_type
 from thetastream.results.store import Store
 from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.runtime.flow import Target
+from thetastream.runtime.punctuations import Punctuations
 from thetastream.spark.changes import is_changes
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.event_time import list_marked
@@ -57,16 +57,12 @@ class StagedRows(WriterCommitMessage):
 
 
 def stage_rows(batches: Iterator[pa.RecordBatch], target: Target) -> list[Staged]:
-    """Stage the rows of a task. A last column ``PAIR`` has the times of joined pairs of punctuations."""
+    """Stage the rows of a task."""
     stage, schema = target.open_stage(read_task()), target.description.schema
-    pairs = BoundsFinder((PAIR,))
     for batch in map(drop_fillers, batches):
-        if target.rule.punctuations is not None:
-            pairs.add(batch)
-            batch = batch.drop_columns([PAIR])
         stage.add(fit(batch, schema))
     staged = stage.close()
-    return [] if staged is None else [replace(staged, bounds={**staged.bounds, **pairs.bounds})]
+    return [] if staged is None else [staged]
 
 
 def read_staged(batches: Iterator[pa.RecordBatch]) -> list[Staged]:
@@ -87,8 +83,15 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 class StoreWriter(DataSourceStreamArrowWriter):
     """Stages the rows of each task, unless units have done so, and commits each epoch."""
 
-    def __init__(self, target: Target, is_staged: bool, writer: Writer = UNKNOWN_WRITER) -> None:
+    def __init__(
+        self,
+        target: Target,
+        is_staged: bool,
+        writer: Writer = UNKNOWN_WRITER,
+        punctuations: Punctuations | None = None,
+    ) -> None:
         self._target, self._is_staged, self._writer = target, is_staged, writer
+        self._punctuations = punctuations
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         staged = read_staged(iterator) if self._is_staged else stage_rows(iterator, self._target)
@@ -96,10 +99,14 @@ class StoreWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         written = [message for message in messages if isinstance(message, StagedRows)]
-        if written:
-            staged = [one for message in written for one in message.staged]
-            target, clock_us = self._target, time.time_ns() // 1000
-            target.store.commit(written[0].query, batchId, staged, target.rule, clock_us, self._writer)
+        if not written:
+            return
+        staged = [one for message in written for one in message.staged]
+        target, query, clock_us = self._target, written[0].query, time.time_ns() // 1000
+        found = {} if self._punctuations is None else self._punctuations.read(query, batchId)
+        target.store.commit(query, batchId, staged, target.rule, clock_us, self._writer, punctuations=found)
+        if self._punctuations is not None:
+            self._punctuations.prune(query, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: what is not named is swept."""
@@ -107,7 +114,7 @@ class StoreWriter(DataSourceStreamArrowWriter):
 
 class StoreSink(DataSource):
     """Spark's data source ``thetastream_store``, which has the options ``store``, ``description``,
-    ``snapshots``, ``staged`` and ``beside_others``.
+    ``snapshots``, ``staged``, ``punctuations`` and ``beside_others``.
     """
 
     @classmethod
@@ -118,7 +125,10 @@ class StoreSink(DataSource):
         description = Description.from_json(json.loads(self.options["description"]))
         rule = Snapshots(**json.loads(self.options["snapshots"]))
         target = Target(unpack_store(self.options["store"]), description, rule)
-        return StoreWriter(target, self.options["staged"] == "true", read_writer(self.options))
+        root = self.options.get("punctuations")
+        punctuations = None if root is None else Punctuations(root)
+        is_staged, writer = self.options["staged"] == "true", read_writer(self.options)
+        return StoreWriter(target, is_staged, writer, punctuations)
 
 
 class ParquetSink(DataSource):
@@ -172,8 +182,13 @@ def unpack_store(text: str) -> Store:
     return store
 
 
-def write_into(rows: DataFrame, target: Target, is_staged: bool, writer: Writer) -> "DataStreamWriter":
-    """Describe the query that puts ``rows`` into a store. They are results, or what units have staged."""
+def write_into(
+    rows: DataFrame, target: Target, is_staged: bool, writer: Writer, punctuations: str | None = None
+) -> "DataStreamWriter":
+    """Describe the query that puts ``rows`` into a store. They are results, or what units have staged.
+
+    ``punctuations`` is the folder in which routers write punctuations down, if there are some.
+    """
     register_sinks(rows.sparkSession)
     options = {
         "store": pack_store(target.store),
@@ -181,6 +196,7 @@ def write_into(rows: DataFrame, target: Target, is_staged: bool, writer: Writer)
         "snapshots": json.dumps(target.rule.as_json()),
         "staged": str(is_staged).lower(),
         "beside_others": str(writer.is_beside_others).lower(),
+        **({} if punctuations is None else {"punctuations": punctuations}),
         **({} if writer.checkpoint is None else {CHECKPOINT: writer.checkpoint}),
     }
     filled = rows if is_staged else fill_up(rows, "a row for the store")

@@ -13,8 +13,11 @@ the source publishes the plan as "holds from epoch e + 1" and sends notices to u
 publishes and sends the same. If nothing changes, the offset stays the same, and Spark runs no task and no
 epoch for the source.
 
-Spark runs the source in a Python process that does not load this package. Only a new request makes it do so,
-in the background, because this takes seconds and epochs must not wait for it.
+The source also follows the policy of the plan (``thetastream.runtime.control.following``). What the policy
+asks for has the name ``policy-<epoch>`` among the outcomes.
+
+Spark runs the source in a Python process that does not load this package. Only a new request or a policy
+makes it do so, in the background, because this takes seconds and epochs must not wait for it.
 """
 
 import importlib
@@ -24,7 +27,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
@@ -45,11 +48,16 @@ from thetastream.runtime.control.files import (
 from thetastream.spark.sources import identity, register_source
 from thetastream.spark.sources.identity import IdentityReader, IdentitySource, continue_query
 
+if TYPE_CHECKING:
+    from thetastream.runtime.control.following import FollowedPolicy
+
 FORMAT = "thetastream_control"
 APPLYING = "thetastream.runtime.control.change"
 """The module that folds requests."""
 LOOK_S = 0.1
 """Requests are looked for at most this often, in seconds."""
+read_clock = time.time
+"""The clock by which a policy is followed, in seconds."""
 NO_LIMIT = ReadMaxRows(2**31 - 1)
 """The usual limit of a read, which is never reached. With ``trigger(once=True)``, Spark gives another one."""
 _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -97,6 +105,7 @@ class ControlReader(IdentityReader):
         self._is_made = self._is_checked = False
         self._loading: Thread | None = None
         self._waits = False
+        self._followed: FollowedPolicy | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:
         # The run ends soon, so it waits for requests that are there.
@@ -138,7 +147,9 @@ class ControlReader(IdentityReader):
         requests = folder.list_requests()
         awaited = list_awaited(plan)
         drained = awaited & folder.list_drained() if awaited else awaited
-        if not drained and all(name in control["outcomes"] for name in requests):
+        decided = self._follow_policy(folder, plan)
+        is_new = any(name not in control["outcomes"] for name in requests)
+        if not drained and not decided and not is_new:
             return control
         if not self._load():
             return control
@@ -149,8 +160,39 @@ class ControlReader(IdentityReader):
         rules = decode(Rules, control["rules"])
         arrived = folder.read_arrived(drained) if rules.is_ordered else {}
         before = ControlOffset(decode_plan(control["plan"]), control["outcomes"])
-        after = apply_requests(before, folder.read_requests(requests), drained, rules, arrived)
-        return {**control, "plan": encode_plan(after.plan), "outcomes": after.outcomes}
+        # A request of a user counts more than what the policy has decided for the plan before it.
+        asked: dict[str, str | bytes] = {**({} if is_new else decided), **folder.read_requests(requests)}
+        after = apply_requests(before, asked, drained, rules, arrived)
+        known = control["outcomes"].values()
+        outcomes = {
+            name: outcome
+            for name, outcome in after.outcomes.items()
+            # A policy may ask again and again for what is refused. Another offset would make another epoch.
+            if name not in decided or outcome == "" or outcome not in known
+        }
+        return {**control, "plan": encode_plan(after.plan), "outcomes": outcomes}
+
+    def _follow_policy(self, folder: ControlFolder, plan: dict[str, Any]) -> dict[str, str]:
+        """Return the request that the policy of the plan makes, by its name; nothing if it makes none."""
+        policy = plan.get("policy")
+        if policy is None:
+            if self._followed is not None:
+                folder.remove_loads(folder.list_loads())  # Units have reported until this plan holds.
+                self._followed = None
+            return {}
+        reports = folder.list_loads()
+        if not reports or not self._load():
+            return {}
+        from thetastream.runtime.control.following import FollowedPolicy
+        from thetastream.runtime.control.plan import decode_plan
+        from thetastream.runtime.control.policies import UnitLoad
+
+        if self._followed is None or self._followed.values != policy:
+            self._followed = FollowedPolicy(policy)
+        loads = [UnitLoad(slot, nbytes, busy_us / 1e6) for _, slot, nbytes, busy_us in reports]
+        request = self._followed.decide(read_clock(), loads, decode_plan(plan))
+        folder.remove_loads(reports)
+        return {} if request is None else {f"policy-{reports[-1][0]}": request.write()}
 
     def _check_slots(self, plan: dict[str, Any]) -> None:
         """Refuse fewer slots than the plan uses."""

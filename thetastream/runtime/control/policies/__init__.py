@@ -1,16 +1,31 @@
 """Policies: pure functions from the load of units to the numbers of units.
 
-To add a policy, write one file and one entry in ``REGISTRY``. The command line and the simulator look
-policies up there.
+To add a policy, write one file and one entry in ``REGISTRY`` (``policies/registry.py``).
 """
 
-from collections.abc import Callable
-
-from thetastream.runtime.control.policies.load import Decider, GroupLoad, Load, Policy, Sizes
+from thetastream.runtime.control.policies.load import Decider, GroupLoad, Load, Policy, Sizes, UnitLoad
+from thetastream.runtime.control.policies.registry import (
+    REGISTRY,
+    decode_policy,
+    encode_policy,
+    find_policy,
+    list_policies,
+    make_policy,
+)
 from thetastream.runtime.control.policies.two_phase_scaling import TwoPhaseScaling
 
-REGISTRY: dict[str, Callable[..., Policy]] = {
-    "two-phase-scaling": TwoPhaseScaling,
-}
-
-__all__ = ["REGISTRY", "Decider", "GroupLoad", "Load", "Policy", "Sizes", "TwoPhaseScaling"]
+__all__ = [
+    "REGISTRY",
+    "Decider",
+    "GroupLoad",
+    "Load",
+    "Policy",
+    "Sizes",
+    "TwoPhaseScaling",
+    "UnitLoad",
+    "decode_policy",
+    "encode_policy",
+    "find_policy",
+    "list_policies",
+    "make_policy",
+]

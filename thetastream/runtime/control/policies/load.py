@@ -1,7 +1,7 @@
 """The load of the units of a controlled join, as policies see it, and the protocol of policies.
 
-    counters of an epoch, plan  ->  Load: for each group of the newest model, its units, MLV and work
-    Load                        ->  numbers of units, one for each group, or nothing
+    reports of units, plan  ->  Load: for each group of the newest model, its units, MLV and work
+    Load                    ->  numbers of units, one for each group, or nothing
 
 The groups are those of the newest generation, because only its size can change. Units that leave count for
 the groups that store such tuples now: their tuples are load too, until they expire. A *policy* is a frozen
@@ -10,10 +10,9 @@ no clock, because a load says when it was measured. So a policy can be tested wi
 replays years of load in seconds.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable
 from math import gcd
-from typing import Any, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from thetastream.core.sides import Side
 from thetastream.models.base import Model
@@ -21,6 +20,16 @@ from thetastream.runtime.control.plan import ControlPlan
 
 Sizes = tuple[int, ...]
 """The number of units of each group, in the order of ``Load.groups``."""
+
+
+class UnitLoad(NamedTuple):
+    """What a unit reports after an epoch."""
+
+    slot: int
+    mlv_bytes: float
+    """Bytes of its stored tuples and their index."""
+    busy_s: float = 0.0
+    """Seconds that it worked in the epoch."""
 
 
 class GroupLoad(NamedTuple):
@@ -39,9 +48,9 @@ class Load(NamedTuple):
     """The load of all units after an epoch."""
 
     time_s: float
-    """When the epoch ended, in seconds. Only differences count."""
+    """When it was measured, in seconds. Only differences count."""
     epoch_s: float
-    """Seconds since the epoch before ended."""
+    """Seconds since the load before was measured; 0 for the first one."""
     groups: tuple[GroupLoad, ...]
 
 
@@ -56,7 +65,10 @@ class Decider(Protocol):
 
 
 class Policy(Protocol):
-    """A policy as the user configures it."""
+    """A policy as the user configures it: a frozen dataclass of texts, numbers and spans of time."""
+
+    name: ClassVar[str]
+    """The name by which texts, job files and checkpoints name the policy."""
 
     def begin(self) -> Decider:
         """Return a decider that has seen nothing yet."""
@@ -66,26 +78,28 @@ class LoadReader:
     """Reads the load after each epoch. Units without a report in an epoch keep their state."""
 
     def __init__(self) -> None:
-        self._mlv_bytes: dict[int, int] = {}
-        self._ended_s: float | None = None
+        self._mlv_bytes: dict[int, float] = {}
+        self._read_s: float | None = None
 
-    def read(self, entry: Mapping[str, Any], plan: ControlPlan) -> Load:
-        """Read the load after an epoch.
+    def read(self, time_s: float, reports: Iterable[UnitLoad], plan: ControlPlan) -> Load:
+        """Read the load.
 
         Parameters
         ----------
-        entry : mapping
-            The counters of the epoch, as in ``th.metrics``.
+        time_s : float
+            The time, in seconds.
+        reports : iterable of UnitLoad
+            What units have reported since the load before, in the order of epochs.
         plan : ControlPlan
             The newest plan.
         """
-        duration_s = entry["durations_ms"].get("triggerExecution", 0) / 1000
-        ended_s = datetime.fromisoformat(entry["began"]).timestamp() + duration_s
-        epoch_s = duration_s if self._ended_s is None else ended_s - self._ended_s
-        self._ended_s = ended_s
-        self._mlv_bytes |= {unit["unit"]: unit["mlv_bytes"] for unit in entry["units"]}
+        epoch_s = 0.0 if self._read_s is None else time_s - self._read_s
+        self._read_s = time_s
+        busy_s: dict[int, float] = {}
+        for one in reports:
+            self._mlv_bytes[one.slot] = one.mlv_bytes
+            busy_s[one.slot] = busy_s.get(one.slot, 0.0) + one.busy_s
         self._mlv_bytes = {slot: n for slot, n in self._mlv_bytes.items() if slot in plan.slots}
-        busy_s = {unit["unit"]: unit["busy_ms"] / 1000 for unit in entry["units"]}
         groups = plan.newest.model.groups
         nbytes, work = [0.0] * len(groups), [0.0] * len(groups)
         for slot, members in _find_groups(plan).items():
@@ -93,7 +107,7 @@ class LoadReader:
                 nbytes[number] += self._mlv_bytes.get(slot, 0) / len(members)
                 work[number] += busy_s.get(slot, 0.0) / len(members)
         return Load(
-            ended_s,
+            time_s,
             epoch_s,
             tuple(
                 GroupLoad(len(units), mlv_bytes, seconds)

@@ -17,6 +17,7 @@ includes units that leave. Otherwise, tau would stay low after a removal, and mo
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil, trunc
+from typing import ClassVar
 
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import parse_nbytes, read_span
@@ -59,6 +60,8 @@ class TwoPhaseScaling:
     >>> [decider.decide(Load(minute * 60, 60, full)) for minute in range(4)]
     [None, None, (6,), None]
     """
+
+    name: ClassVar[str] = "two-phase-scaling"
 
     high: float = 0.8
     low: float = 0.3

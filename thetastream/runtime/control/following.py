@@ -1,0 +1,40 @@
+"""Follows the policy of a control plan: reports of units become the requests that the policy makes.
+
+The process of the control source follows it, when Spark asks for the offset of the next epoch. What the
+policy asks for is applied as a request of a user, and becomes part of this offset. An epoch that runs again
+therefore has the units that it had, although the reports of units depend on clocks. A query that starts again
+finds the policy in its offset. The policy has then seen nothing yet.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from thetastream.runtime.control.plan import ControlPlan
+from thetastream.runtime.control.policies import UnitLoad, decode_policy
+from thetastream.runtime.control.policies.load import LoadReader
+from thetastream.runtime.control.request import Request
+
+
+class FollowedPolicy:
+    """A policy at work on one run of a query.
+
+    Parameters
+    ----------
+    values : mapping
+        The policy, as plain values.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = dict(values)
+        self._decider, self._reader = decode_policy(values).begin(), LoadReader()
+
+    def decide(self, time_s: float, reports: Iterable[UnitLoad], plan: ControlPlan) -> Request | None:
+        """Return what the policy asks for after these reports; None if nothing changes.
+
+        Nothing is asked for while a generation is coming, because the present units have all the load until
+        it takes over.
+        """
+        sizes = self._decider.decide(self._reader.read(time_s, reports, plan))
+        if sizes is None or plan.coming is not None:
+            return None
+        return Request(model=plan.newest.model.resized(sizes))
