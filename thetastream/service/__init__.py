@@ -1,7 +1,8 @@
 """The service of ``thetastream serve``: it answers questions to stores of results over HTTP.
 
-A service reads committed results and writes nothing. So several services may serve one store. When a service
-restarts, its subscribers reconnect and continue after the last snapshot that they have seen.
+A service reads committed results, and writes nothing but requests to change running queries. So several
+services may serve one store. When a service restarts, its subscribers reconnect and continue after the last
+snapshot that they have seen.
 """
 
 from thetastream.service.access import Grant, read_tokens

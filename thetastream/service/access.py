@@ -5,7 +5,7 @@ A file of tokens has a table for each client. It has the SHA-256 digest of a tok
     [dashboard]
     sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
     stores = ["pairs"]               # without it: all stores
-    rights = ["ask", "subscribe"]    # without it: all rights
+    rights = ["ask", "subscribe"]    # without it: all rights but control
 """
 
 import hashlib
@@ -24,9 +24,11 @@ from starlette.requests import Request
 
 from thetastream.core.errors import QueryError, suggest_or_list
 
-Right = Literal["ask", "subscribe", "watch"]
-"""To read and ask a store, to follow its snapshots, and to see the running queries."""
+Right = Literal["ask", "subscribe", "watch", "control"]
+"""To read and ask a store, to follow its snapshots, to see the running queries, and to change them."""
 RIGHTS: tuple[Right, ...] = get_args(Right)
+USUAL_RIGHTS = frozenset(RIGHTS) - {"control"}
+"""The rights of clients whose rights are not named."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,7 +42,7 @@ class Grant:
     """The SHA-256 digest of the token, as 64 hexadecimal digits."""
     stores: frozenset[str] | None = None
     """The names of the stores that they may use; None stands for all."""
-    rights: frozenset[str] = frozenset(RIGHTS)
+    rights: frozenset[str] = USUAL_RIGHTS
 
     def sees(self, store: str) -> bool:
         """Whether these clients may know of a store."""
@@ -53,7 +55,7 @@ EVERYBODY = Grant("everybody", "")
 
 def make_grant(token: str) -> Grant:
     """Return the grant of the only token of a service, which may do everything."""
-    return Grant("token", digest_token(token))
+    return Grant("token", digest_token(token), rights=frozenset(RIGHTS))
 
 
 def digest_token(token: str) -> str:
@@ -115,7 +117,7 @@ def _read_grant(name: str, table: Any, where: str, stores: Sequence[str]) -> Gra
         name,
         digest,
         None if "stores" not in table else _read_names(table["stores"], stores, f"stores of {what}"),
-        _read_names(table.get("rights", list(RIGHTS)), RIGHTS, f"rights of {what}"),
+        _read_names(table.get("rights", list(USUAL_RIGHTS)), RIGHTS, f"rights of {what}"),
     )
 
 

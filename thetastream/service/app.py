@@ -3,6 +3,8 @@
     GET  /                                    the page, which loads nothing from other hosts
     GET  /health
     GET  /queries                             the running queries and their last epochs, from files of metrics
+    GET  /controls                            the plans of running joins
+    POST /controls/{name}                     one request to change a running join
     GET  /stores                              the stores: columns, time, keys
     GET  /stores/{name}/snapshots             the snapshots
     GET  /stores/{name}/snapshots/{number}    the rows of one snapshot
@@ -47,6 +49,7 @@ from thetastream.service.bodies import (
     describe_store,
     write_message,
 )
+from thetastream.service.controls import add_control_routes
 from thetastream.service.events import Feed, SubscriberLimits, Subscription, produce_events
 from thetastream.service.guard import Guard, refuse_token
 from thetastream.service.limits import Limits
@@ -67,6 +70,8 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+NO_CONTROLS: Mapping[str, str] = {}
+"""The controls of a service that changes no query."""
 SHOWN_EPOCHS = 120
 """The number of epochs of each join in an answer, unless a request names another."""
 
@@ -75,6 +80,7 @@ def build_app(
     stores: Mapping[str, Store],
     *,
     metrics: Sequence[Path] = (),
+    controls: Mapping[str, str] = NO_CONTROLS,
     token: str | None = None,
     tokens: Sequence[Grant] = (),
     audit: Path | None = None,
@@ -88,6 +94,9 @@ def build_app(
         The stores by the names under which clients see them.
     metrics : sequence of Path
         Files that ``th.export_metrics(json_lines=)`` writes. Clients see the queries of these files.
+    controls : mapping of str to str
+        The checkpoints of queries whose units clients may change, by the names under which clients see them.
+        They need a token with the right ``control``.
     token : str, optional
         The text that clients must send, who may then do everything. Without any token, the service answers
         only requests to localhost.
@@ -143,6 +152,7 @@ def build_app(
         return HealthBody(ok=True)
 
     add_query_routes(app, door, metrics)
+    add_control_routes(app, door, controls)
     add_store_routes(app, door, stores, limits or Limits())
     add_page(app)
     return app

@@ -27,6 +27,7 @@ STATUS = {
     "FORBIDDEN": 403,
     "NO_STORE": 404,
     "UNKNOWN_STORE": 404,
+    "UNKNOWN_QUERY": 404,
     "UNKNOWN_SNAPSHOT": 404,
     "SNAPSHOT_GONE": 410,
     "TOO_LARGE": 413,
@@ -36,6 +37,8 @@ STATUS = {
     "TOO_BUSY": 503,
     "TOO_SLOW": 408,
     "NO_METRICS": 500,
+    "NO_CHECKPOINT": 500,
+    "CONTROL_UNUSABLE": 500,
     "STORE_DAMAGED": 500,
     "STORE_UNREACHABLE": 503,
 }
@@ -61,7 +64,14 @@ ROWS: Responses = {
 EVENTS: Responses = {200: {"description": "The events.", "content": {"text/event-stream": {}}}}
 
 LOG = logging.getLogger("thetastream.service")
-OF_FILES = ("STORE_DAMAGED", "STORE_UNREACHABLE", "NO_STORE", "NO_METRICS")
+OF_FILES = (
+    "STORE_DAMAGED",
+    "STORE_UNREACHABLE",
+    "NO_STORE",
+    "NO_METRICS",
+    "NO_CHECKPOINT",
+    "CONTROL_UNUSABLE",
+)
 """The conditions of errors of the files of the service."""
 KEPT = 100
 """The number of errors that are known to be in the log."""

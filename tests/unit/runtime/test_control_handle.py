@@ -62,12 +62,14 @@ def test_status_names_the_units_that_move_tuples(tmp_path: Path, monkeypatch: py
 def test_a_handle_names_the_joins_if_none_is_meant(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     plan = encode_plan(ControlPlan.begin(Split(2)))
-    lines = ["v1", "{}", *(json.dumps({"control": {"join": name, "plan": plan}}) for name in ("one", "two"))]
+    joins = {"one": {"the condition": ["a.x<b.x", "a.x < b.x", "equal"]}, "two": {}}
+    offsets = [{"query": query, "control": {"join": name, "plan": plan}} for name, query in joins.items()]
+    lines = ["v1", "{}", *map(json.dumps, offsets)]
     (tmp_path / "offsets" / "0").write_text("\n".join(lines))
     assert control(tmp_path, "two").plan.newest.model == Split(2)
-    with pytest.raises(QueryError, match=r"\[SEVERAL_JOINS\].*one, two, and none of them is 'three'"):
+    with pytest.raises(QueryError, match=r"\[SEVERAL_JOINS\].*one \(a.x < b.x\), two, and none.*'three'"):
         control(tmp_path, "three")
-    with pytest.raises(QueryError, match=r"\[SEVERAL_JOINS\].*one, two; give"):
+    with pytest.raises(QueryError, match=r"\[SEVERAL_JOINS\].*, two; give"):
         control(tmp_path)
 
 

@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from thetastream.app.cli.shared_arguments import AddCommand, read_positive
 from thetastream.core.errors import QueryError
+from thetastream.core.folder import hide_secrets
 from thetastream.core.listening import is_loopback, open_port
 from thetastream.results.backend import make_unreachable
 from thetastream.results.store import Store
+from thetastream.runtime.control.newest_offset import list_joins
 from thetastream.stores import REGISTRY, name_store, read_store
 
 TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (the name of a variable)
@@ -52,6 +54,13 @@ def add_serve(add: AddCommand) -> None:
         default=[],
         metavar="FILE",
         help="a file of metrics, which th.export_metrics(json_lines=...) or thetastream run --metrics writes",
+    )
+    parser.add_argument(
+        "--control",
+        action="append",
+        default=[],
+        metavar="[NAME=]CHECKPOINT",
+        help="the checkpoint of a query with max_units, which clients with the right control may change",
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
     parser.add_argument("--port", type=int, default=8080, help="the port (default %(default)s)")
@@ -108,10 +117,13 @@ def serve(arguments: argparse.Namespace) -> int:
         what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
         raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error
 
-    if not arguments.store and not arguments.metrics:
-        raise QueryError("BAD_VALUE", "serve needs a store, or --metrics FILE")
+    if not arguments.store and not arguments.metrics and not arguments.control:
+        raise QueryError("BAD_VALUE", "serve needs a store, --metrics FILE or --control CHECKPOINT")
     token = read_token(arguments.token_file)
     is_local = is_loopback(arguments.host)
+    if token is None and arguments.tokens is None and arguments.control:
+        what = "whoever may change a query must send a token, also on this machine"
+        raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file or --tokens")
     if token is None and arguments.tokens is None and not is_local:
         what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
         raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file or --tokens")
@@ -128,6 +140,7 @@ def serve(arguments: argparse.Namespace) -> int:
     app = build_app(
         stores,
         metrics=arguments.metrics,
+        controls=read_checkpoints(arguments.control),
         token=token,
         tokens=tokens,
         audit=arguments.audit,
@@ -172,6 +185,24 @@ def read_stores(texts: Sequence[str]) -> dict[str, Store]:
             raise make_unreachable(str(store), error) from None
         stores[name] = store
     return stores
+
+
+def read_checkpoints(texts: Sequence[str]) -> dict[str, str]:
+    """Read checkpoints by their names, and refuse those that are none before the service starts.
+
+    Without a name, the last part of its path is the name.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        before, equals, after = text.partition("=")
+        name, path = (before, after) if equals and not set(before) & set("/:?") else ("", text)
+        name = name or hide_secrets(path).rstrip("/").rpartition("/")[2]
+        if not name or name in found:
+            what = f"two checkpoints have the name {name!r}" if name else f"{text!r} ends with no name"
+            raise QueryError("BAD_VALUE", f"{what}: give each one its own, as in NAME=CHECKPOINT")
+        list_joins(path, f"the checkpoint {hide_secrets(path)}")
+        found[name] = path
+    return found
 
 
 def refuse_missing_files(metrics: Sequence[Path]) -> None:

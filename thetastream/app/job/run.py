@@ -32,6 +32,7 @@ from thetastream.joins.ask.watermark import with_watermark
 from thetastream.joins.changes import DEBEZIUM, UPSERT
 from thetastream.lowering.domains import quote
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
+from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
@@ -258,19 +259,23 @@ def run(
 
 
 def _follow_after_first(say: EpochListener, query: StreamingQuery, policy: Policy) -> EpochListener:
-    """Ask for a policy after the first epoch, which says where the control folder is.
+    """Ask for a policy of each join after the first epoch, which says where the control folders are.
 
-    A query that has followed this policy before follows it from the beginning.
+    A join that has followed this policy before follows it from the beginning.
     """
     is_asked = False
 
     def report(epoch: dict[str, Any]) -> None:
         nonlocal is_asked
         say(epoch)
-        if not is_asked:
-            is_asked, handle = True, th.control(query)
-            if handle.plan.policy != encode_policy(policy):
-                handle.follow(policy)
+        if is_asked:
+            return
+        is_asked = True
+        for offset in wait_for_progress(query):
+            if "control" in offset:
+                handle = th.control(query, offset["control"]["join"])
+                if handle.plan.policy != encode_policy(policy):
+                    handle.follow(policy)
 
     return report
 

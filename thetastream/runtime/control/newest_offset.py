@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from thetastream.core.errors import QueryError, StateError, ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets, split_path
+from thetastream.core.identity import CONDITION
 from thetastream.core.records import decode
 from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch
 from thetastream.runtime.control.change import change_plan, list_moving
@@ -108,7 +109,8 @@ def find_join(offsets: Iterable[Mapping[str, Any]], join: str | None, where: str
     QueryError
         NOT_CONTROLLED or SEVERAL_JOINS.
     """
-    joins = {offset["control"]["join"]: offset["control"] for offset in offsets if "control" in offset}
+    controlled = {offset["control"]["join"]: offset for offset in offsets if "control" in offset}
+    joins = {name: offset["control"] for name, offset in controlled.items()}
     if not joins:
         raise QueryError(
             "NOT_CONTROLLED",
@@ -119,9 +121,35 @@ def find_join(offsets: Iterable[Mapping[str, Any]], join: str | None, where: str
         return NewestOffset(joins[join])
     if join is not None or len(joins) > 1:
         asked = "" if join is None else f", and none of them is {join!r}"
-        what = f"{where} has the joins {', '.join(joins)}{asked}; give join= as one of them"
+        named = ", ".join(_name_join(name, offset) for name, offset in controlled.items())
+        what = f"{where} has the joins {named}{asked}; give join= as one of these names"
         raise QueryError("SEVERAL_JOINS", what)
     return NewestOffset(next(iter(joins.values())))
+
+
+def list_joins(path: str, where: str) -> dict[str, NewestOffset]:
+    """List the controlled joins in the newest offsets of a checkpoint by their names.
+
+    ``where`` names the query in messages.
+
+    Raises
+    ------
+    ThetastreamError
+        NO_CHECKPOINT, or NOT_CONTROLLED if there are none.
+    """
+    offsets = read_checkpoint(path)
+    names = [offset["control"]["join"] for offset in offsets if "control" in offset] or [None]
+    return {str(name): find_join(offsets, name, where) for name in names}
+
+
+def _name_join(name: str, offset: Mapping[str, Any]) -> str:
+    """Write the name of a join, with its condition if the offset has it.
+
+    >>> _name_join("8091b3d096a3", {"query": {CONDITION: ["a.x<b.x", "a.x < b.x", "equal"]}})
+    '8091b3d096a3 (a.x < b.x)'
+    """
+    found = offset.get("query", {}).get(CONDITION)
+    return name if found is None else f"{name} ({found[1]})"
 
 
 def wait_for_progress(query: Any) -> Iterator[dict[str, Any]]:
