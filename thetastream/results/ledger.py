@@ -54,8 +54,9 @@ class PendingSnapshot:
     """The latest times of punctuations that streams have brought since the snapshot before."""
 
     def as_json(self) -> dict[str, Any]:
-        """Convert the value to plain values of JSON."""
-        return asdict(self)
+        """Convert the value to plain values of JSON. Stores without punctuations are written as before."""
+        values = asdict(self)
+        return values if self.punctuations else {key: values[key] for key in values if key != "punctuations"}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "PendingSnapshot":
