@@ -24,17 +24,18 @@ RATE, SPAN, KEYS = 30, 20, 10
 ORDERS = ((1, 2), (0, 2), (1, 0))
 
 
-def test_partial_and_complete_results_are_as_many_as_estimated() -> None:
-    """The condition is a.k = b.k = c.k over uniform keys, in steady state."""
+def count_in_steady_state(model: Ring, *names: str) -> list[float]:
+    """Return the mean counters of an epoch, over all nodes. The condition is a.k = b.k = c.k over uniform
+    keys."""
     window = Ends(-SPAN, SPAN)
     edges = {
         (0, 1): Edge((Equality(0, 0),), window=window),
         (1, 2): Edge((Equality(0, 0),), window=window),
         (0, 2): Edge(window=window),
     }
-    spec = build_multiway_spec(JoinGraph(tuple(side(n) for n in range(3)), edges), ORDERS, Ring(3), 2)
+    spec = build_multiway_spec(JoinGraph(tuple(side(n) for n in range(3)), edges), ORDERS, model, 2)
     join, random = LocalMultiway(spec), np.random.default_rng(7)
-    counted = np.zeros(2)
+    counted = np.zeros(len(names))
     n_epochs, n_counted = 3 * SPAN, SPAN
     for epoch in range(n_epochs):
         batches = []
@@ -48,18 +49,36 @@ def test_partial_and_complete_results_are_as_many_as_estimated() -> None:
             batches.append(pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=side(n).columns))
         list(join.epoch(batches, epoch - 1 if epoch else None))
         if epoch >= n_epochs - n_counted:
-            counted += [sum(getattr(c, name) for c in join.counters) for name in ("forwarded", "matched")]
-    # The condition ties a to b and b to c. It ties a and c only through b.
-    tied = 1 / KEYS
-    selectivity = {
-        (frozenset(members), target): 1.0 if members in ((0,), (2,)) and target in (0, 2) else tied
-        for members, target in list_hops(ORDERS)
-    }
-    same = dict.fromkeys(selectivity, 1.0)
-    held = [RATE * SPAN] * 3
-    load = compute_load([RATE] * 3, held, ORDERS, selectivity, same, same, [8] * 3)
+            counted += [sum(getattr(c, name) for c in join.counters) for name in names]
+    return list(counted / n_counted)
+
+
+# The condition ties a to b and b to c. It ties a and c only through b.
+SELECTIVITY = {
+    (frozenset(members), target): 1.0 if members in ((0,), (2,)) and target in (0, 2) else 1 / KEYS
+    for members, target in list_hops(ORDERS)
+}
+
+
+def test_partial_and_complete_results_are_as_many_as_estimated() -> None:
+    counted = count_in_steady_state(Ring(3), "forwarded", "matched")
+    same = dict.fromkeys(SELECTIVITY, 1.0)
+    load = compute_load([RATE] * 3, [RATE * SPAN] * 3, ORDERS, SELECTIVITY, same, same, [8] * 3)
     forwarded = sum(hops[0].found for hops in load.hops)
-    assert counted / n_counted == pytest.approx([forwarded, load.output_rate], rel=0.2)
+    assert counted == pytest.approx([forwarded, load.output_rate], rel=0.2)
+
+
+@pytest.mark.parametrize("stored_once", [0, 1])
+def test_nodes_compare_and_store_as_much_as_estimated_if_all_hops_end_in_one_epoch(stored_once: int) -> None:
+    nodes = 3
+    compared, stored = count_in_steady_state(Ring(nodes).store_once(stored_once), "candidates", "stored")
+    second = dict.fromkeys(SELECTIVITY, 1.0)
+    rates, held = [RATE] * 3, [RATE * SPAN] * 3
+    # The index offers the tuples with equal keys.
+    load = compute_load(rates, held, ORDERS, SELECTIVITY, SELECTIVITY, second, [8] * 3, stored_once)
+    assert compared / nodes == pytest.approx(load.busy(nodes), rel=0.2)
+    assert stored / sum(rates) == pytest.approx(load.copies(nodes))
+    assert load.response_latency_s(nodes) == load.epoch_s(nodes) * 1.5
 
 
 def test_longer_rings_share_the_divided_work_only() -> None:

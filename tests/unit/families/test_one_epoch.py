@@ -1,5 +1,6 @@
 """Where a ring makes its hops: all in one epoch, or one in each epoch. ``explain`` and checkpoints say so."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,8 +68,19 @@ def test_the_largest_of_equally_tied_streams_is_stored_once() -> None:
     rates = th.Statistics(tuples_per_second={"a": 1.0, "b": 1.0, "c": 50.0})
     clique = f"{ON} AND a.x < c.x"
     assert plan(th.Ring(2), clique, statistics=rates).spec.model.stored_once == 2
-    # Copies of the others are few, so that a longer ring may have them.
-    assert plan(th.Ring(8), clique, statistics=rates).spec.model.stored_once == 2
+
+
+def test_statistics_do_not_change_where_a_given_number_of_nodes_makes_hops() -> None:
+    """A query that has a checkpoint may get statistics."""
+    rates = th.Statistics(tuples_per_second={"a": 1.0, "b": 1.0, "c": 500.0})
+    for nodes, has_messages in ((3, False), (4, True)):
+        for known in (None, rates):
+            assert plan(th.Ring(nodes), statistics=known).spec.has_messages == has_messages
+    # Copies are few if the largest stream is stored once, so that an open number may be four.
+    busy = replace(rates, seconds_per_candidate=1e-3)
+    chosen = plan(th.Ring(9), statistics=busy, has_open_size=True, partitions=9).spec
+    assert isinstance(chosen.model, OneEpochRing)
+    assert chosen.model.n_units > 3
 
 
 def test_where_hops_are_made_does_not_depend_on_the_partitions_of_the_session() -> None:

@@ -13,6 +13,10 @@ work, and the other part is divided among N nodes:
     w(N) = A + B / N      A: receive tuples and partial results, and probe with them
                           B: store tuples, look at candidates, call predicates, send partial results
 
+If all hops end in one epoch, one stream is stored once, and all nodes store the tuples of the others. Work on
+a tuple or a partial result without a tuple of this stream is in A, other work is in B, and partial results
+are not sent.
+
 PSP's equations 1 to 3 are those of w: its inverse is the service rate. A node more adds to every epoch what
 Spark needs for it, as a hop of the network adds to the latency of PSP's ring (equation 5):
 
@@ -76,6 +80,18 @@ class MultiwayLoad:
     """B: seconds of work that are divided among the nodes."""
     sent_bytes: float
     """Bytes sent to one node per second."""
+    stored_once: int | None = None
+    """The stream whose tuples are stored once, if all hops end in one epoch. None with the mailbox."""
+
+    def copies(self, nodes: int) -> float:
+        """Return how many nodes store a tuple, on average.
+
+        >>> MultiwayLoad(1, (10, 10, 20), (), 0, 0, 0, stored_once=2).copies(3)
+        2.0
+        """
+        if self.stored_once is None:
+            return 1.0
+        return nodes - (nodes - 1) * self.held[self.stored_once] / sum(self.held)
 
     @property
     def output_rate(self) -> float:
@@ -108,9 +124,12 @@ class MultiwayLoad:
         return (EMPTY_EPOCH_S + nodes * NODE_S) / idle if idle > 0 else inf
 
     def response_latency_s(self, nodes: int) -> float:
-        """Return the seconds from a tuple's arrival to its last result: half an epoch and one per hop."""
-        n_hops = max(map(len, self.hops), default=1)
-        return (0.5 + n_hops) * self.epoch_s(nodes)
+        """Return the seconds from a tuple's arrival to its last result.
+
+        They are half an epoch, and one epoch for each hop, or one for all.
+        """
+        n_epochs = 1 if self.stored_once is not None else max(map(len, self.hops), default=1)
+        return (0.5 + n_epochs) * self.epoch_s(nodes)
 
     def optimal_length(self, most: int, objective: Objective = "both") -> int:
         """Return the best number of nodes, at most ``most``, for an objective.
@@ -148,6 +167,7 @@ def compute_load(
     index_share: Mapping[tuple[frozenset[int], int], float],
     candidate_s: Mapping[tuple[frozenset[int], int], float],
     tuple_bytes: Sequence[float],
+    stored_once: int | None = None,
 ) -> MultiwayLoad:
     """Compute the steady load of a multiway join.
 
@@ -160,6 +180,8 @@ def compute_load(
     selectivity, index_share, candidate_s : mappings
         For (members, target) of each hop: the share of the stored tuples that match, the share that the index
         offers, and the seconds to look at one candidate.
+    stored_once : int, optional
+        The stream whose tuples are stored once, if all hops end in one epoch.
 
     Examples
     --------
@@ -181,16 +203,28 @@ def compute_load(
             candidates = partial * index_share[key] * held[target]
             found = partial * selectivity[key] * held[target]
             hops.append(HopLoad(partial, candidates, found))
-            sent += partial * width
-            every += partial * (width * SEND_BYTE_S + BISECTION_S * 20)
-            divided += candidates * candidate_s[key]
+            compare_s, search_s = candidates * candidate_s[key], partial * BISECTION_S * 20
+            if stored_once is None or n == 0:
+                sent += partial * width
+                every += partial * width * SEND_BYTE_S
+            if stored_once is None:
+                every, divided = every + search_s, divided + compare_s
+            elif stored_once in members:
+                divided += search_s + compare_s
+            elif stored_once == target:
+                every, divided = every + search_s, divided + compare_s
+            else:
+                every += search_s + compare_s
             width += tuple_bytes[target]
-            if n + 1 < len(order):
+            if stored_once is None and n + 1 < len(order):
                 divided += found * width * SEND_BYTE_S
             members, partial = members | {target}, found
-        divided += rates[origin] * INSERT_S
+        if stored_once in (None, origin):
+            divided += rates[origin] * INSERT_S
+        else:
+            every += rates[origin] * INSERT_S
         origins.append(tuple(hops))
-    return MultiwayLoad(sum(rates), tuple(held), tuple(origins), every, divided, sent)
+    return MultiwayLoad(sum(rates), tuple(held), tuple(origins), every, divided, sent, stored_once)
 
 
 def estimate_load(
@@ -199,8 +233,12 @@ def estimate_load(
     hop_orders: Sequence[Sequence[int]],
     ties: Sequence[Tie],
     statistics: Statistics,
+    stored_once: int | None = None,
 ) -> MultiwayLoad:
-    """Estimate the load of a query. ``ties`` are the aliases and selectivities of its conjuncts."""
+    """Estimate the load of a query. ``ties`` are the aliases and selectivities of its conjuncts.
+
+    ``stored_once`` is the stream whose tuples are stored once, if all hops end in one epoch.
+    """
     aliases = [stream.alias for stream in streams]
     rates = [statistics.rate_of(alias) for alias in aliases]
     held = []
@@ -224,7 +262,7 @@ def estimate_load(
         statistics.nbytes_of(stream.alias) or sum(estimate_width(c.block_type) for c in stream.carried)
         for stream in streams
     ]
-    return compute_load(rates, held, hop_orders, selectivity, share, candidate_s, widths)
+    return compute_load(rates, held, hop_orders, selectivity, share, candidate_s, widths, stored_once)
 
 
 def explain_multiway_cost(

@@ -12,38 +12,23 @@ most stored tuples, because copies of the others are fewest.
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import NamedTuple
 
 from thetastream.core.errors import QueryError
-from thetastream.lowering.selectivity import Tie, extend_join_order
-from thetastream.models.base import AUTO
+from thetastream.families.hops.cost import MultiwayLoad
 from thetastream.models.ring import EPOCH, MAILBOX, Ring
 
 MOST_COPIES = 2.5
 """The largest number of copies of a tuple, on average, that the planner chooses to save epochs."""
-MOST_COMPARISONS = 1.25
-"""The largest number of comparisons of a node that the planner chooses, divided by an even share, or by the
-number with the best stream."""
+MOST_BUSY = 1.25
+"""How much busier nodes may be than with a mailbox, or with the best stream stored once."""
 
 
-class HopsDecision(NamedTuple):
-    """Where the nodes of a ring make hops, and why."""
+class Estimate(NamedTuple):
+    """The estimated load of a ring, and its number of nodes."""
 
-    stored_once: int | None
-    """The stream whose tuples are stored once, if all hops end in one epoch. None with the mailbox."""
-    why: str
-
-
-class Sizes(NamedTuple):
-    """What an estimate needs to know of each stream, by alias."""
-
-    rates: dict[str, float]
-    """Tuples per second, up to a common factor."""
-    held: dict[str, float]
-    """Stored tuples of all nodes, without copies."""
-    ties: Sequence[Tie]
-    """The aliases and the selectivity of each conjunct."""
+    load: MultiwayLoad
+    nodes: int
 
 
 def find_obstacle(ring: Ring, max_units: int | None) -> str | None:
@@ -63,57 +48,46 @@ def find_hops_problems(ring: Ring, max_units: int | None) -> list[QueryError]:
     return [QueryError("BAD_HOPS", f'hops="epoch" is not possible, because {obstacle}; leave hops out')]
 
 
-def decide(ring: Ring, max_units: int | None, sizes: Sizes) -> HopsDecision:
-    """Decide where the nodes of a ring make hops.
+def choose_stored_once(estimates: Sequence[Estimate]) -> Estimate:
+    """Choose the stream whose tuples are stored once.
+
+    There is an estimate for each stream. Of the streams with which nodes are not much busier than with the
+    best one, it is the one with the fewest copies.
+    """
+    least = min(load.busy(nodes) for load, nodes in estimates)
+    good = [one for one in estimates if one.load.busy(one.nodes) <= MOST_BUSY * least]
+    return min(good, key=lambda one: (one.load.copies(one.nodes), one.load.busy(one.nodes)))
+
+
+def find_reason_against(
+    ring: Ring, max_units: int | None, mailbox: MultiwayLoad, one_epoch: Estimate
+) -> str | None:
+    """Return why a ring makes one hop in an epoch, as words for ``explain``; None if it makes all of them.
+
+    Parameters
+    ----------
+    ring : Ring
+    max_units : int, optional
+        The largest number of units, if nodes may change while the query runs.
+    mailbox : MultiwayLoad
+        The load with a mailbox.
+    one_epoch : Estimate
+        The load if all hops end in one epoch.
 
     Examples
     --------
-    >>> tuples = dict.fromkeys("abc", 60.0)
-    >>> sizes = Sizes(tuples, tuples, [(frozenset("ab"), 0.1), (frozenset("bc"), 0.1)])
-    >>> decide(Ring(2), None, sizes)
-    HopsDecision(stored_once=1, why='all nodes store a and c: 1.7 copies of a tuple')
-    >>> decide(Ring(8), None, sizes)
-    HopsDecision(stored_once=None, why='in one epoch, nodes would store 5.7 copies of a tuple')
+    >>> mailbox = MultiwayLoad(3, (60, 60, 60), (), 0.1, 0.8, 0)
+    >>> one_epoch = MultiwayLoad(3, (60, 60, 60), (), 0.1, 0.8, 0, stored_once=0)
+    >>> [find_reason_against(Ring(n), None, mailbox, Estimate(one_epoch, n)) for n in (2, 8)]
+    [None, 'in one epoch, nodes would store 5.7 copies of a tuple']
     """
     if ring.hops == MAILBOX:
-        return HopsDecision(None, 'hops="mailbox" is set')
+        return 'hops="mailbox" is set'
     obstacle = find_obstacle(ring, max_units)
-    if obstacle is not None:
-        return HopsDecision(None, obstacle)
-    aliases, nodes = list(sizes.held), ring.n_units
-    work = [estimate_comparisons(alias, nodes, sizes) for alias in aliases]
-    good = [n for n, compared in enumerate(work) if compared <= MOST_COMPARISONS * min(work)]
-    best = min(good, key=lambda n: (-sizes.held[aliases[n]], work[n]))
-    held = sum(sizes.held.values())
-    copies = nodes - (nodes - 1) * sizes.held[aliases[best]] / held
-    if ring.hops == AUTO and copies > MOST_COPIES:
-        return HopsDecision(None, f"in one epoch, nodes would store {copies:.1f} copies of a tuple")
-    even = estimate_comparisons(None, 1, sizes) / nodes
-    if ring.hops == AUTO and work[best] > MOST_COMPARISONS * even:
-        times = work[best] / even
-        return HopsDecision(
-            None, f"in one epoch, a node would make {times:.1f} times its share of comparisons"
-        )
-    others = " and ".join(alias for n, alias in enumerate(aliases) if n != best)
-    return HopsDecision(best, f"all nodes store {others}: {copies:.1f} copies of a tuple")
-
-
-def estimate_comparisons(stored_once: str | None, nodes: int, sizes: Sizes) -> float:
-    """Estimate the comparisons of one node per second, if it stores a share of one stream, up to a factor.
-
-    >>> tuples = dict.fromkeys("abc", 10.0)
-    >>> sizes = Sizes(tuples, tuples, [(frozenset("ab"), 0.1), (frozenset("bc"), 0.1)])
-    >>> [estimate_comparisons(alias, 2, sizes) for alias in "abc"]
-    [350.0, 300.0, 350.0]
-    """
-    shares = {alias: 1 / nodes if alias == stored_once else 1.0 for alias in sizes.held}
-    held = {alias: n * shares[alias] for alias, n in sizes.held.items()}
-    total = 0.0
-    for origin, rate in sizes.rates.items():
-        found, known = rate * shares[origin], {origin}
-        for target in extend_join_order([origin], held, sizes.ties)[1:]:
-            known.add(target)
-            compared = found * held[target]
-            found = compared * prod(share for read, share in sizes.ties if target in read and read <= known)
-            total += compared
-    return total
+    if obstacle is not None or ring.hops == EPOCH:
+        return obstacle
+    load, nodes = one_epoch
+    if load.copies(nodes) > MOST_COPIES:
+        return f"in one epoch, nodes would store {load.copies(nodes):.1f} copies of a tuple"
+    times = load.busy(nodes) / mailbox.busy(nodes)
+    return f"in one epoch, nodes would be {times:.1f} times as busy" if times > MOST_BUSY else None

@@ -6,8 +6,9 @@ No intermediate result is stored. Each tuple is stored once, at the node of its 
 (``thetastream.engine.multiway``).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple, cast
 
 from thetastream.core.errors import QueryError, raise_problems
@@ -19,7 +20,12 @@ from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, e
 from thetastream.families.hops.explain import explain_multiway
 from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
 from thetastream.families.hops.identity import identify_multiway
-from thetastream.families.hops.one_epoch import Sizes, decide, find_hops_problems
+from thetastream.families.hops.one_epoch import (
+    Estimate,
+    choose_stored_once,
+    find_hops_problems,
+    find_reason_against,
+)
 from thetastream.families.options import Objective
 from thetastream.families.pairs.choose import Choose, find_shed_problem
 from thetastream.families.pairs.flow import describe_pairs, open_choice
@@ -163,25 +169,19 @@ class HopsFamily:
         graph, ties = lowered.graph, list_ties(query)
         hops = choose_hop_orders(model, query, request.statistics)
         statistics = request.statistics or Statistics()
-        load = estimate_load(query.streams, graph, hops.orders, ties, statistics)
-        # 3. Choose the nodes, and an index for the hops.
+        estimate = partial(estimate_load, query.streams, graph, hops.orders, ties)
+        # 3. Choose the nodes, where hops are made, and an index for the hops.
         has_open_size = request.has_open_size and request.is_streaming
         objective = (request.options.get("objective") or "both") if has_open_size else None
         knows_windows = counts is not None or statistics.tuples_per_second is not None
-        sizes = _NodesChoice(model, load, objective, knows_windows)
-        model, why_hops = sizes(request.partitions), ""
-        if isinstance(model, Ring) and has_choice:
-            rates = {alias: statistics.rate_of(alias) for alias in query.aliases}
-            held = dict(zip(query.aliases, load.held, strict=True))
-            # A query that continues may run with other partitions, and must make its hops as before.
-            longest = cast(Ring, sizes(MOST_CHOSEN))
-            decision = decide(longest, request.run.max_units, Sizes(rates, held, ties))
-            sizes, why_hops = replace(sizes, stored_once=decision.stored_once), decision.why
-            model = sizes(request.partitions)
-            if model.has_mailbox(len(query.streams)):
+        sizes, why_hops = _NodesChoice(model, estimate(statistics), objective, knows_windows), ""
+        if has_choice:
+            sizes, why_hops = _choose_hops(sizes, request, estimate)
+            if sizes.load.stored_once is None:
                 mailbox, found = request.choose_mailbox()
                 raise_problems(found)
                 request = replace(request, run=replace(request.run, mailbox=mailbox))
+        model, load = sizes(request.partitions), sizes.load
         lifetimes_us = [] if counts is not None else map(graph.lifetime_us, range(len(query.streams)))
         choose_archive_period(lifetimes_us, request.archive_period_us)
         refinement = choose_refinement(model, graph, hops.is_set, ties)
@@ -214,8 +214,13 @@ class _NodesChoice:
     """What the number of nodes is chosen for; None if the user gave the number."""
     knows_windows: bool
     """Whether the number of stored tuples is known."""
-    stored_once: int | None = None
-    """The stream whose tuples are stored once, if all hops end in one epoch."""
+
+    def estimate_longest(self) -> Estimate:
+        """Return the load and the largest number of nodes that is chosen for any number of partitions.
+
+        A query that continues may run with other partitions, and must make its hops as before.
+        """
+        return Estimate(self.load, self(MOST_CHOSEN).n_units)
 
     def __call__(self, partitions: int) -> Multiway:
         """Choose the sizes for a number of shuffle partitions."""
@@ -224,9 +229,31 @@ class _NodesChoice:
             model = model.with_nodes(self.load.optimal_length(choose_n_units(partitions), self.objective))
         if self.knows_windows:
             model = model.with_slices(choose_initial_slice(min(self.load.held), model.n_units))
-        if self.stored_once is not None and isinstance(model, Ring):
-            model = model.store_once(self.stored_once)
+        if self.load.stored_once is not None and isinstance(model, Ring):
+            model = model.store_once(self.load.stored_once)
         return model
+
+
+def _choose_hops(
+    sizes: _NodesChoice, request: JoinRequest, estimate: Callable[[Statistics, int | None], MultiwayLoad]
+) -> tuple[_NodesChoice, str]:
+    """Choose where a ring makes its hops; return the choice of nodes for this load, and the reason."""
+    ring, statistics = cast(Ring, sizes.model), request.statistics or Statistics()
+    aliases = [stream.alias for stream in request.streams]
+
+    def choose(known: Statistics) -> Estimate:
+        loads = [estimate(known, stream) for stream in range(len(aliases))]
+        return choose_stored_once([replace(sizes, load=load).estimate_longest() for load in loads])
+
+    # A ring of a given number of nodes makes its hops in one way, whatever the statistics are.
+    known = Statistics() if sizes.objective is None else statistics
+    against = find_reason_against(ring, request.run.max_units, estimate(known, None), choose(known))
+    if against is not None:
+        return sizes, against
+    load, nodes = choose(statistics)
+    others = [alias for stream, alias in enumerate(aliases) if stream != load.stored_once]
+    why = f"all nodes store {' and '.join(others)}: {load.copies(nodes):.1f} copies of a tuple"
+    return replace(sizes, load=load), why
 
 
 class HopOrderChoice(NamedTuple):
