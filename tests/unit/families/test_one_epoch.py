@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import thetastream as th
-from tests.support.requests import make_request
-from thetastream.core.errors import QueryError
+from tests.support.requests import PlainSession, make_request
+from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.identity import find_changes
 from thetastream.families.hops.plan import HOPS, HopsPlan
 from thetastream.models.ring import OneEpochRing
@@ -23,11 +23,24 @@ def explain(planned: HopsPlan) -> str:
     return "\n".join(map(str, planned.explain()))
 
 
-def test_a_short_ring_makes_all_hops_in_one_epoch_and_needs_no_mailbox() -> None:
+class WithoutMailbox(PlainSession):
+    """A session without a folder that all units reach."""
+
+    def choose_mailbox_folder(self, asked: object) -> tuple[str, list[ThetastreamError]]:
+        return "", [QueryError("MAILBOX", "no folder")]
+
+
+def test_only_a_ring_with_a_mailbox_needs_a_folder() -> None:
+    plan(th.Ring(2), session=WithoutMailbox())
+    for ring in (th.Ring(8), th.Ring(2, hops="mailbox")):
+        with pytest.raises(QueryError, match="no folder"):
+            plan(ring, session=WithoutMailbox())
+
+
+def test_a_short_ring_makes_all_hops_in_one_epoch() -> None:
     planned = plan(th.Ring(2))
     assert planned.spec.model == OneEpochRing(2, stored_once=1)  # all other streams are tied to b
     assert not planned.spec.has_messages
-    assert planned.run.mailbox == ""
     assert planned.spec.refinement is not None
     text = explain(planned)
     assert "all in one epoch" in text
@@ -81,6 +94,12 @@ def test_statistics_do_not_change_where_a_given_number_of_nodes_makes_hops() -> 
     chosen = plan(th.Ring(9), statistics=busy, has_open_size=True, partitions=9).spec
     assert isinstance(chosen.model, OneEpochRing)
     assert chosen.model.n_units > 3
+
+
+def test_tuples_of_one_instant_are_held_for_no_time() -> None:
+    assert isinstance(plan(th.Ring(3), within_us=0).spec.model, OneEpochRing)
+    idle = th.Statistics(tuples_per_second=0)
+    assert isinstance(plan(th.Ring(3), statistics=idle).spec.model, OneEpochRing)
 
 
 def test_where_hops_are_made_does_not_depend_on_the_partitions_of_the_session() -> None:

@@ -91,7 +91,9 @@ class MultiwayLoad:
         """
         if self.stored_once is None:
             return 1.0
-        return nodes - (nodes - 1) * self.held[self.stored_once] / sum(self.held)
+        # If all tuples are joined in the epoch in which they come, none is held.
+        held = self.held if sum(self.held) else (1.0,) * len(self.held)
+        return nodes - (nodes - 1) * held[self.stored_once] / sum(held)
 
     @property
     def output_rate(self) -> float:

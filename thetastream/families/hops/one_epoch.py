@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from thetastream.core.errors import QueryError
-from thetastream.families.hops.cost import MultiwayLoad
+from thetastream.families.hops.cost import FULLEST, MultiwayLoad
 from thetastream.models.ring import EPOCH, MAILBOX, Ring
 
 MOST_COPIES = 2.5
@@ -89,5 +89,6 @@ def find_reason_against(
     load, nodes = one_epoch
     if load.copies(nodes) > MOST_COPIES:
         return f"in one epoch, nodes would store {load.copies(nodes):.1f} copies of a tuple"
-    times = load.busy(nodes) / mailbox.busy(nodes)
-    return f"in one epoch, nodes would be {times:.1f} times as busy" if times > MOST_BUSY else None
+    if load.busy(nodes) > max(FULLEST, MOST_BUSY * mailbox.busy(nodes)):
+        return f"in one epoch, nodes would be {load.busy(nodes) / mailbox.busy(nodes):.1f} times as busy"
+    return None
