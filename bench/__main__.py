@@ -1,9 +1,9 @@
 """``python -m bench NAME`` measures a workload or figures of papers. The exit code is 1 if a count is wrong.
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
-DuckDB; aggregate; outer; outer-equi; backfill; calibrate; executors; floor; questions; index-shapes;
-join-trees; changes; tables; similarity; distances; predicate-cost; soak; overload; serving; a paper
-(bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
+DuckDB; aggregate; outer; outer-equi; backfill; calibrate; executors; first-result; floor; questions;
+index-shapes; join-trees; changes; tables; similarity; distances; predicate-cost; soak; overload; serving; a
+paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
 Figures, soak, overload, serving and predicate-cost have options of their own: python -m bench figures --help.
 """
 
@@ -28,6 +28,7 @@ PROGRAMS = {
 MEASUREMENTS = {
     "calibrate": "bench.core.calibrate",
     "executors": "bench.core.executors",
+    "first-result": "bench.core.first_result",
     "floor": "bench.core.floor",
     "questions": "bench.core.questions",
     "index-shapes": "bench.core.index_shapes",

@@ -73,4 +73,4 @@ from thetastream.simulator.limits import Cluster, compute_core_parts, compute_dr
 from thetastream.simulator.scaling import BISTREAM as BISTREAM_CURVE
 from thetastream.simulator.scaling import Setting
 from thetastream.spark.dataflow.exchange import route_rows
-from thetastream.spark.session.jvm import stderr_into
+from thetastream.spark.session.jvm import locate_archive, stderr_into
