@@ -39,6 +39,7 @@ from thetastream.spark.session.workers import (
     keep_current_folder_out,
     list_search_settings,
     spark_home_without_zip,
+    warm_up_workers,
 )
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -215,7 +216,8 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     and 4 GiB at most. The environment variable ``SPARK_DRIVER_MEMORY`` gives it another size.
     The UI is off, and the log shows errors only. Spark's local files and the warehouse are in a temporary
     folder that only this user may enter, and that is removed at exit.
-    The JVM maps the classes of Spark from an archive if ``thetastream prepare`` has made one.
+    The JVM maps the classes of Spark from an archive if ``thetastream prepare`` has made one. A small task
+    starts the Python workers while the program goes on.
 
     Several threads may call this function. They get the same session.
 
@@ -275,7 +277,9 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
     home = spark_home_without_zip(options, None if archive is None else archive.home)
     with without_chatter(), home, keep_current_folder_out():
         launch_without_secrets(options)
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    warm_up_workers(spark)
+    return spark
 
 
 def _choose_sockets(folder: str) -> dict[str, object]:

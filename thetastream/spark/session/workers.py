@@ -15,12 +15,13 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
 import pyspark
 from py4j.protocol import Py4JJavaError
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -40,6 +41,7 @@ VARIABLE, SETTING = "PYSPARK_PYTHON", "spark.pyspark.python"
 OF_WORKERS = "spark.executorEnv."
 """The prefix of settings that are environment variables of workers."""
 _CHECKED: "WeakSet[SparkSession]" = WeakSet()
+_WARM: "WeakSet[SparkSession]" = WeakSet()
 HOME = "SPARK_HOME"
 
 
@@ -128,6 +130,23 @@ def check_workers(spark: SparkSession) -> None:
     if missing:
         raise _make_error(f"they lack {missing}")
     _CHECKED.add(spark)
+
+
+def warm_up_workers(spark: SparkSession) -> None:
+    """Start the Python workers of a session by a small task, once per session, and do not wait for them.
+
+    To load our libraries takes two seconds of CPU time, and the first epoch of a join would wait for it.
+    Meanwhile, the program plans the join. If the workers cannot start, the first query says so.
+    """
+    if spark in _WARM:
+        return
+    _WARM.add(spark)
+
+    def run_task() -> None:
+        with suppress(Exception):
+            spark.range(1).mapInArrow(lambda batches: batches, "id LONG").collect()
+
+    InheritableThread(run_task, daemon=True).start()
 
 
 def _make_error(cause: str) -> SessionError:
