@@ -44,6 +44,7 @@ from thetastream.engine.multiway.equal_decisions import is_decision
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.multiway.partial_results import PartialResults
 from thetastream.engine.order import Order, sort_results
+from thetastream.engine.predicate_time import PredicateTime
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run as SortedRun
 from thetastream.engine.store.run import build
@@ -51,12 +52,14 @@ from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.views import Fold, FoldedSpec, LocalView
+from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, estimate_load
 from thetastream.families.hops.graph import HopOrders, build_multiway_spec
 from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import IndexSpec
 from thetastream.index.base import CANDIDATE_S, INSERT_S
 from thetastream.index.measures import REGISTRY as MEASURES
+from thetastream.joins.measured_statistics import measure_statistics
 from thetastream.lowering.lower import choose_index
 from thetastream.models.base import AUTO, Model
 from thetastream.runtime.choice import FittedSpec

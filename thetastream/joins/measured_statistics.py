@@ -134,10 +134,24 @@ def measure_rates(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mappin
         tuples_per_second={alias: n / clock.span_s for alias, n in streams.items()},
         watermark_delay_s=clock.delay_s,
         epoch_s=clock.epoch_s,
+        candidates_per_tuple=_measure_candidates(epochs),
         seconds_per_candidate=_measure_candidate_s(epochs),
         results_per_second={name: n / clock.span_s for name, n in sorted(results.items())} or None,
         origin="measured",
     )
+
+
+def _measure_candidates(epochs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Measure the candidates of all hops per arriving tuple of a join hop by hop.
+
+    It is None for several joins. It is None too if nodes store copies, because then they compare copies, and
+    how many they are depends on the number of nodes.
+    """
+    timely = sum(stream["timely"] for epoch in epochs for stream in epoch["streams"].values())
+    stored, candidates = (sum(epoch.get(name, 0) for epoch in epochs) for name in ("stored", "candidates"))
+    if len({epoch.get("join") for epoch in epochs}) > 1 or not timely or stored > timely:
+        return None
+    return float(candidates / timely)
 
 
 def _measure_candidate_s(epochs: Sequence[Mapping[str, Any]]) -> float | None:

@@ -69,7 +69,7 @@ class Statistics:
     epoch_s : float
         The event time that an epoch spans. The tuples of an epoch are state until they can be dropped.
     candidates_per_tuple : float, optional
-        Pairs that the index offers per arriving tuple.
+        Pairs that the index offers per arriving tuple; in a join hop by hop, those of all hops.
     heaviest_key : float, optional
         The share of tuples that have the most frequent equality key. It is 0.15 if it is left out. For a
         band, it is the share in the fullest stretch of eight bands, and ``auto`` routes by range only if it
@@ -159,8 +159,10 @@ class Statistics:
         return CANDIDATE_S + has_predicates * PREDICATE_S
 
     def of(self, aliases: Sequence[str]) -> "Statistics":
-        """Return the figures of these streams only."""
+        """Return the figures of these streams only. Candidates are those of a join of all streams."""
         known = set(map(str.casefold, aliases))
+        named = self.tuples_per_second if isinstance(self.tuples_per_second, Mapping) else {}
+        has_others = any(name.casefold() not in known for name in named)
 
         def select(given: PerStream | None) -> PerStream | None:
             if not isinstance(given, Mapping):
@@ -171,6 +173,7 @@ class Statistics:
             self,
             tuples_per_second=select(self.tuples_per_second),
             bytes_per_tuple=select(self.bytes_per_tuple),
+            candidates_per_tuple=None if has_others else self.candidates_per_tuple,
         )
 
     def results_of(self, aliases: Sequence[str]) -> dict[frozenset[str], float]:

@@ -25,6 +25,7 @@ FIGURES = (
     "ring_by_nodes",
     "atr_by_nodes",
     "ctr_by_nodes",
+    "nodes_by_predicate_cost",
     "models_by_selectivity",
     "models_by_streams",
     "models_by_pixels",

@@ -16,24 +16,32 @@ from thetastream.families.hops.cost import (
     HopLoad,
     MultiwayLoad,
     compute_load,
+    estimate_load,
 )
 from thetastream.families.hops.graph import build_multiway_spec, list_hops
+from thetastream.lowering.query import Stream
+from thetastream.lowering.statistics import Statistics
 from thetastream.models import Ring
 
 RATE, SPAN, KEYS = 30, 20, 10
 ORDERS = ((1, 2), (0, 2), (1, 0))
 
 
+WINDOW = Ends(-SPAN, SPAN)
+GRAPH = JoinGraph(
+    tuple(side(n) for n in range(3)),
+    {
+        (0, 1): Edge((Equality(0, 0),), window=WINDOW),
+        (1, 2): Edge((Equality(0, 0),), window=WINDOW),
+        (0, 2): Edge(window=WINDOW),
+    },
+)
+"""The condition a.k = b.k = c.k."""
+
+
 def count_in_steady_state(model: Ring, *names: str) -> list[float]:
-    """Return the mean counters of an epoch, over all nodes. The condition is a.k = b.k = c.k over uniform
-    keys."""
-    window = Ends(-SPAN, SPAN)
-    edges = {
-        (0, 1): Edge((Equality(0, 0),), window=window),
-        (1, 2): Edge((Equality(0, 0),), window=window),
-        (0, 2): Edge(window=window),
-    }
-    spec = build_multiway_spec(JoinGraph(tuple(side(n) for n in range(3)), edges), ORDERS, model, 2)
+    """Return the mean counters of an epoch, over all nodes, for uniform keys."""
+    spec = build_multiway_spec(GRAPH, ORDERS, model, 2)
     join, random = LocalMultiway(spec), np.random.default_rng(7)
     counted = np.zeros(len(names))
     n_epochs, n_counted = 3 * SPAN, SPAN
@@ -66,6 +74,19 @@ def test_partial_and_complete_results_are_as_many_as_estimated() -> None:
     load = compute_load([RATE] * 3, [RATE * SPAN] * 3, ORDERS, SELECTIVITY, same, same, [8] * 3)
     forwarded = sum(hops[0].found for hops in load.hops)
     assert counted == pytest.approx([forwarded, load.output_rate], rel=0.2)
+
+
+@pytest.mark.parametrize("assumed", [1 / 3, 1 / 1000])
+def test_measured_candidates_take_the_place_of_assumed_selectivities(assumed: float) -> None:
+    candidates, matched = count_in_steady_state(Ring(3), "candidates", "matched")
+    # An epoch is a microsecond of event time.
+    per_tuple = candidates / (3 * RATE)
+    known = Statistics(tuples_per_second=RATE * 1e6, bytes_per_tuple=8, candidates_per_tuple=per_tuple)
+    streams = tuple(Stream(each.alias, ()) for each in GRAPH.sides)
+    ties = [(frozenset("ab"), assumed), (frozenset("bc"), assumed)]
+    fitted = estimate_load(streams, GRAPH, ORDERS, ties, known)
+    assert fitted.candidates == pytest.approx(per_tuple * 3 * RATE * 1e6)
+    assert fitted.output_rate / 1e6 == pytest.approx(matched, rel=0.3)
 
 
 @pytest.mark.parametrize("stored_once", [0, 1])

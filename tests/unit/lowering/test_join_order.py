@@ -62,9 +62,22 @@ PROGRESS = [
 
 def test_the_rates_of_a_join_hop_by_hop_are_measured():
     streams = {"a": {"timely": 20}, "b": {"timely": 5}, "c": {"timely": 0}}
-    found = measure_statistics([{"left": 20, "right": 5, "stored": 25, "streams": streams}] * 2, PROGRESS)
+    work = {"candidates": 500, "predicate_us": 10_000}
+    epoch = {"join": "j", "left": 20, "right": 5, "stored": 25, "streams": streams, **work}
+    found = measure_statistics([epoch] * 2, PROGRESS)
     assert found.tuples_per_second == {"a": 8, "b": 2, "c": 0}
     assert found.origin == "measured"
+    assert found.candidates_per_tuple == 20
+    assert found.seconds_per_candidate == pytest.approx(20e-9 + 20e-6)
+    # The candidates of all hops say nothing about a join of two of the streams.
+    assert found.of(["A", "b"]).candidates_per_tuple is None
+    assert found.of(["a", "b", "C"]) == found
+    assert measure_statistics([{**epoch, "predicate_us": 0}], PROGRESS).seconds_per_candidate is None
+    # Nodes that store copies compare them too.
+    assert measure_statistics([{**epoch, "stored": 26}], PROGRESS).candidates_per_tuple is None
+    # Predicates of several joins differ.
+    two = measure_rates([{**epoch, "matched": 0}, {**epoch, "matched": 0, "join": "k"}], PROGRESS)
+    assert two.candidates_per_tuple is two.seconds_per_candidate is None
 
 
 def make_epoch(join, matched=0, **timely):

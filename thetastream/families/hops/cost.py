@@ -23,9 +23,9 @@ Spark needs for it, as a hop of the network adds to the latency of PSP's ring (e
     epoch(N) = (EMPTY_EPOCH_S + N NODE_S) / (1 - w(N))          latency(N) = (1/2 + hops) epoch(N)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf, prod, sqrt
 
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.families.hops.graph import list_hops
@@ -94,6 +94,11 @@ class MultiwayLoad:
         # If all tuples are joined in the epoch in which they come, none is held.
         held = self.held if sum(self.held) else (1.0,) * len(self.held)
         return nodes - (nodes - 1) * held[self.stored_once] / sum(held)
+
+    @property
+    def candidates(self) -> float:
+        """Stored tuples that all hops look at, per second."""
+        return sum(hop.candidates for hops in self.hops for hop in hops)
 
     @property
     def output_rate(self) -> float:
@@ -237,9 +242,11 @@ def estimate_load(
     statistics: Statistics,
     stored_once: int | None = None,
 ) -> MultiwayLoad:
-    """Estimate the load of a query. ``ties`` are the aliases and selectivities of its conjuncts.
+    """Estimate the load of a query.
 
-    ``stored_once`` is the stream whose tuples are stored once, if all hops end in one epoch.
+    ``ties`` are the aliases and the assumed selectivities of its conjuncts. If the candidates of a tuple are
+    known, the selectivities are scaled so that the hops look at as many. ``stored_once`` is the stream whose
+    tuples are stored once, if all hops end in one epoch.
     """
     aliases = [stream.alias for stream in streams]
     rates = [statistics.rate_of(alias) for alias in aliases]
@@ -249,22 +256,51 @@ def estimate_load(
         seconds = HOUR_S if lifetime_us is None else lifetime_us / 1e6
         held.append(rate * seconds if graph.counts is None else float(graph.counts[n]))
     keys = {(frozenset(members), target) for members, target in list_hops(hop_orders)}
-    selectivity, share, candidate_s = {}, {}, {}
-    for members, target in keys:
-        known = {aliases[n] for n in (*members, target)}
-        selectivity[members, target] = prod(
-            part for read, part in ties if aliases[target] in read and read <= known
-        )
-        edges = [graph.edge(member, target) for member in members]
-        is_indexed = any(edge.equalities or edge.dimensions for edge in edges)
-        has_python = any(target in p.streams and p.streams <= {*members, target} for p in graph.predicates)
-        share[members, target] = selectivity[members, target] if is_indexed and not has_python else 1.0
-        candidate_s[members, target] = statistics.candidate_s(has_python)
     widths = [
         statistics.nbytes_of(stream.alias) or sum(estimate_width(c.block_type) for c in stream.carried)
         for stream in streams
     ]
-    return compute_load(rates, held, hop_orders, selectivity, share, candidate_s, widths, stored_once)
+
+    def estimate(factor: float, looks: float = 1.0) -> MultiwayLoad:
+        """Estimate the load if selectivities are ``factor`` times the assumed ones, and an index offers
+        ``looks`` times as many candidates."""
+        selectivity, share, candidate_s = {}, {}, {}
+        for members, target in keys:
+            known = {aliases[n] for n in (*members, target)}
+            selectivity[members, target] = prod(
+                min(1.0, factor * part) for read, part in ties if aliases[target] in read and read <= known
+            )
+            edges = [graph.edge(member, target) for member in members]
+            is_indexed = any(edge.equalities or edge.dimensions for edge in edges)
+            joined = {*members, target}
+            has_python = any(target in p.streams and p.streams <= joined for p in graph.predicates)
+            offered = selectivity[members, target] if is_indexed and not has_python else 1.0
+            share[members, target] = looks * offered
+            candidate_s[members, target] = statistics.candidate_s(has_python)
+        return compute_load(rates, held, hop_orders, selectivity, share, candidate_s, widths, stored_once)
+
+    if statistics.candidates_per_tuple is None:
+        return estimate(1.0)
+    wanted = statistics.candidates_per_tuple * sum(rates)
+    factor = _find_factor(lambda factor: estimate(factor).candidates, wanted)
+    found = estimate(factor).candidates
+    return estimate(factor, wanted / found if found else 1.0)
+
+
+def _find_factor(count: Callable[[float], float], wanted: float) -> float:
+    """Find the factor of selectivities with which hops look at ``wanted`` candidates, by bisection.
+
+    Candidates of first hops may not depend on selectivities. So no factor may be small enough, and the
+    smallest one is returned.
+
+    >>> round(_find_factor(lambda factor: 100 + 50 * factor, wanted=350), 6)
+    5.0
+    """
+    low, high = 1e-6, 1e6
+    for _ in range(80):
+        middle = sqrt(low * high)
+        low, high = (low, middle) if count(middle) > wanted else (middle, high)
+    return sqrt(low * high)
 
 
 def explain_multiway_cost(
