@@ -214,6 +214,11 @@ def draw_request(rng: random.Random, model: Model, kind: str) -> Request:
     other = draw_model(rng, TIME_WINDOW if may_be_refused else kind)
     if rng.random() < 0.15:
         return Request(sizes={rng.choice(("units", "cores", "nodes")): rng.choice((0, 99, 2))})
+    if isinstance(model, Biclique) and rng.random() < 0.3:
+        # As a policy scales one subgroup.
+        sizes = [len(units) for units in model.groups]
+        sizes[rng.randrange(len(sizes))] = rng.randint(1, 3)
+        return Request(model=model.resized(sizes))
     if isinstance(model, type(other)) and (isinstance(model, Chain) or rng.random() < 0.6):
         return Request(sizes={name: getattr(other, name) for name in model.sizes})
     return Request(model=other)

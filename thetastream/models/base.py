@@ -194,8 +194,8 @@ class Model(ABC):
     def shared_kind(self, unit: int) -> str | None:
         """Name the kind of a unit that may work for several generations of units at once.
 
-        Units of equal kinds store the same sides, and every tuple of the other side probes all of them. None
-        means that a unit works for one generation only.
+        Units of equal kinds store the same sides, and a tuple of the other side probes all of them or none.
+        None means that a unit works for one generation only.
         """
         return None
 

@@ -231,7 +231,12 @@ class Biclique(Model):
         return replace(self, units=(left, right))
 
     def shared_kind(self, unit: int) -> str | None:
-        return None if self.needs_places else f"store {self.stores(unit)[0].name.lower()}, probed by all"
+        (side,) = self.stores(unit)
+        n_subgroups, probes = self.n_subgroups[side], "all"
+        if n_subgroups > 1:
+            group = next(n for n, units in enumerate(self._list_side(side)) if unit in units)
+            probes = f"those of subgroup {group} of {n_subgroups} by {self.routing}"
+        return f"store {side.name.lower()}, probed by {probes}"
 
     def draw(self) -> Drawing:
         m, n = self.per_side

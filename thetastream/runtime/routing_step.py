@@ -10,9 +10,9 @@ If the control plan has several generations, the router routes the tuples to all
 tuples of newer generations probe (``Model.route_probes``). The later of two tuples meets the earlier one at
 exactly one unit that stores the earlier one. So the later tuple finds the earlier one exactly once: in the
 generation that stores it. A slot may belong to several generations, and it gets each tuple once. This is
-enough, because every tuple of the other side probes such a slot (``Model.shared_kind``). If each tuple must
-meet all its partners at one unit, other generations than the newest one get only tuples that may be partners
-(``thetastream.runtime.control.handover``).
+enough, because a tuple that probes it in one of them probes it in all (``Model.shared_kind``). If each tuple
+must meet all its partners at one unit, other generations than the newest one get only tuples that may be
+partners (``thetastream.runtime.control.handover``).
 """
 
 import json

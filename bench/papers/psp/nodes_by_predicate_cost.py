@@ -59,10 +59,10 @@ LOADS = (0.3, 1.2, 2.4)
 """Seconds of predicates in a second of event time. They take turns over the costs."""
 NATIVE_RATE = 40_000
 """Tuples of a second of each stream without a predicate."""
-NODES = (1, 2, 3, 4, 6, 8, 12, 16)
+NODES = (1, 2, 4, 8, 16)
 MOST = NODES[-1]
 ORDERS: HopOrders = ((1, 2), (0, 2), (1, 0))
-WINDOW_S, FILLED, MEASURED = 2, 3, 2
+WINDOW_S, FILLED, MEASURED = 2, 2, 2
 """The window, and the epochs of a second each until it is full and after that."""
 VALUES = 1 << 30
 LONGEST_S, MOST_OVER = 60.0, 99.0

@@ -1,6 +1,8 @@
 """Compare the cost model of the ring with the counters of nodes, and test what the planner derives from
 it."""
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -39,11 +41,15 @@ GRAPH = JoinGraph(
 """The condition a.k = b.k = c.k."""
 
 
-def count_in_steady_state(model: Ring, *names: str) -> list[float]:
+COUNTED = ("forwarded", "matched", "candidates", "stored")
+
+
+@cache
+def count_in_steady_state(model: Ring) -> dict[str, float]:
     """Return the mean counters of an epoch, over all nodes, for uniform keys."""
     spec = build_multiway_spec(GRAPH, ORDERS, model, 2)
     join, random = LocalMultiway(spec), np.random.default_rng(7)
-    counted = np.zeros(len(names))
+    counted = np.zeros(len(COUNTED))
     n_epochs, n_counted = 3 * SPAN, SPAN
     for epoch in range(n_epochs):
         batches = []
@@ -57,8 +63,8 @@ def count_in_steady_state(model: Ring, *names: str) -> list[float]:
             batches.append(pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=side(n).columns))
         list(join.epoch(batches, epoch - 1 if epoch else None))
         if epoch >= n_epochs - n_counted:
-            counted += [sum(getattr(c, name) for c in join.counters) for name in names]
-    return list(counted / n_counted)
+            counted += [sum(getattr(c, name) for c in join.counters) for name in COUNTED]
+    return dict(zip(COUNTED, counted / n_counted, strict=True))
 
 
 # The condition ties a to b and b to c. It ties a and c only through b.
@@ -69,36 +75,37 @@ SELECTIVITY = {
 
 
 def test_partial_and_complete_results_are_as_many_as_estimated() -> None:
-    counted = count_in_steady_state(Ring(3), "forwarded", "matched")
+    counted = count_in_steady_state(Ring(3))
     same = dict.fromkeys(SELECTIVITY, 1.0)
     load = compute_load([RATE] * 3, [RATE * SPAN] * 3, ORDERS, SELECTIVITY, same, same, [8] * 3)
     forwarded = sum(hops[0].found for hops in load.hops)
-    assert counted == pytest.approx([forwarded, load.output_rate], rel=0.2)
+    found = counted["forwarded"], counted["matched"]
+    assert found == pytest.approx((forwarded, load.output_rate), rel=0.2)
 
 
 @pytest.mark.parametrize("assumed", [1 / 3, 1 / 1000])
 def test_measured_candidates_take_the_place_of_assumed_selectivities(assumed: float) -> None:
-    candidates, matched = count_in_steady_state(Ring(3), "candidates", "matched")
+    counted = count_in_steady_state(Ring(3))
     # An epoch is a microsecond of event time.
-    per_tuple = candidates / (3 * RATE)
+    per_tuple = counted["candidates"] / (3 * RATE)
     known = Statistics(tuples_per_second=RATE * 1e6, bytes_per_tuple=8, candidates_per_tuple=per_tuple)
     streams = tuple(Stream(each.alias, ()) for each in GRAPH.sides)
     ties = [(frozenset("ab"), assumed), (frozenset("bc"), assumed)]
     fitted = estimate_load(streams, GRAPH, ORDERS, ties, known)
     assert fitted.candidates == pytest.approx(per_tuple * 3 * RATE * 1e6)
-    assert fitted.output_rate / 1e6 == pytest.approx(matched, rel=0.3)
+    assert fitted.output_rate / 1e6 == pytest.approx(counted["matched"], rel=0.3)
 
 
 @pytest.mark.parametrize("stored_once", [0, 1])
 def test_nodes_compare_and_store_as_much_as_estimated_if_all_hops_end_in_one_epoch(stored_once: int) -> None:
     nodes = 3
-    compared, stored = count_in_steady_state(Ring(nodes).store_once(stored_once), "candidates", "stored")
+    counted = count_in_steady_state(Ring(nodes).store_once(stored_once))
     second = dict.fromkeys(SELECTIVITY, 1.0)
     rates, held = [RATE] * 3, [RATE * SPAN] * 3
     # The index offers the tuples with equal keys.
     load = compute_load(rates, held, ORDERS, SELECTIVITY, SELECTIVITY, second, [8] * 3, stored_once)
-    assert compared / nodes == pytest.approx(load.busy(nodes), rel=0.2)
-    assert stored / sum(rates) == pytest.approx(load.copies(nodes))
+    assert counted["candidates"] / nodes == pytest.approx(load.busy(nodes), rel=0.2)
+    assert counted["stored"] / sum(rates) == pytest.approx(load.copies(nodes))
     assert load.response_latency_s(nodes) == load.epoch_s(nodes) * 1.5
 
 

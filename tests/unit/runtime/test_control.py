@@ -66,6 +66,25 @@ def test_a_biclique_reuses_its_units() -> None:
     assert back.leaving == {2: 2, 4: 2}
 
 
+@pytest.mark.parametrize("routing", ["hash", "range"])
+def test_a_subgroup_that_is_hot_grows_alone(routing: str) -> None:
+    """Before, all units were replaced: 17 slots for one unit more."""
+    plan = ControlPlan.begin(Biclique((4, 4), (4, 4), routing))
+    grown = change(plan, Request(model=plan.newest.model.resized((1, 2, 1, 1, 1, 1, 1, 1))))
+    assert grown.newest.model == Biclique(((1, 2, 1, 1), 4), (4, 4), routing)
+    assert [one.slots for one in grown.membership] == [(0, 1, 8, 2, 3, 4, 5, 6, 7)]
+    # Only the new unit hears of it. The others keep their state, and Spark their partitions.
+    assert {slot: notice.event for slot, notice in list_notices(plan, grown).items()} == {8: JOINS}
+    shrunk = change(grown, Request(model=grown.newest.model.resized((1,) * 8)))
+    assert shrunk.newest.slots == tuple(range(8))
+    assert shrunk.leaving == {8: 2}
+    # Other subgroups hold other tuples.
+    for other in (Biclique((5, 4), (5, 4), routing), Biclique((4, 4), 1), Matrix(2, 2)):
+        replaced = change(plan, Request(model=other)).newest
+        kept = {slot for unit, slot in enumerate(replaced.slots) if slot < 8}
+        assert kept == (set(range(4, 8)) if other == Biclique((5, 4), (5, 4), routing) else set())
+
+
 def test_a_generation_ends_when_all_its_units_have_drained() -> None:
     plan = change(ControlPlan.begin(Split(2)), Request(sizes={"cores": 3}))
     assert [one.slots for one in plan.membership] == [(0, 1), (2, 3, 4)]

@@ -208,7 +208,7 @@ def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> 
             raise QueryError(
                 "CANNOT_SCALE",
                 f"unit {slot} cannot leave: it stores tuples that stay joinable for ever (within=None), "
-                "and tuples of this join do not move; only a biclique without subgroups can grow",
+                "and tuples of this join do not move; only a biclique whose subgroups stay as many can grow",
             )
 
 
