@@ -259,3 +259,27 @@ def test_a_policy_scales_a_running_query(spark: SparkSession, tmp_path: Path) ->
     assert sum(epoch["busy_ms"] for epoch in th.metrics(run.query)) > 0
     run.query.stop()
     assert run.found == run.expect()
+
+
+@pytest.mark.slow
+def test_each_join_of_a_pipeline_changes_its_units(spark: SparkSession, tmp_path: Path) -> None:
+    """The joins have names of their own, and a restart comes between their changes."""
+    run = Controlled(spark, tmp_path, "abc")
+    run.start(th.Biclique((1, 1)), max_units=6)
+    run.add()
+    with pytest.raises(th.QueryError, match=r"\[SEVERAL_JOINS\].*b.x = c.x.*give join="):
+        th.control(run.query)
+    names = {epoch["join"] for epoch in th.metrics(run.query)}
+    assert len(names) == 2
+    for number, (name, units) in enumerate(zip(sorted(names), ((2, 1), (2, 2)), strict=True)):
+        handle = th.control(run.query if number else run.checkpoint, name)
+        handle.scale(units=units)
+        for _ in range(4):
+            run.add()
+        (generation,) = handle.status()["generations"]
+        assert generation["model"] == repr(th.Biclique(units))
+        if not number:
+            run.query.stop()
+            run.start(th.Biclique((1, 1)), max_units=6)
+    run.query.stop()
+    assert run.found == run.expect()

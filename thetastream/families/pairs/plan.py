@@ -237,7 +237,7 @@ class PairsPlan(TwoStreamPlan):
     @property
     def stores_tuples_only(self) -> bool:
         # Units that keep numbers of tuples begin to count when they begin, so such tuples do not move.
-        return self.order is None and self.physical.counts is None
+        return self.order is None and self.physical.counts is None and not self.bounds_watermark
 
     def _describe_emitted(self) -> Emitted | str:
         return describe_emitted(self)

@@ -70,10 +70,6 @@ class Pipeline:
             "a pipeline, which joins three streams or more by joins of two inputs, does not shed; leave shed "
             "out, use th.Ring, or shed in a join of two streams",
         ),
-        "max_units": Refusal(
-            "CANNOT_SCALE",
-            "a join of more than two streams cannot scale while it runs; leave max_units out (VALUE)",
-        ),
     }
 
     @property
