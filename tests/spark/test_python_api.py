@@ -263,3 +263,9 @@ def test_a_plan_describes_itself(tables):
         assert {"Cost"} <= {summary.text for summary in page.iter("summary")}
     assert "near: a.id = b.k; far: a.x < b.y" in repr(plans[2])
     assert "<lambda>(...)" in repr(plans[0])
+
+
+def test_the_plan_that_spark_shows_names_the_steps_of_a_join(tables, capsys):
+    th.join(tables, "a.x < b.y", model=th.Matrix(1, 1)).explain()
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("route_a_to_units", "route_b_to_units", "run_units"))

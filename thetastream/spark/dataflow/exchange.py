@@ -21,6 +21,7 @@ from thetastream.runtime.choice import FittedSpec, find_unit_keys
 from thetastream.runtime.epoch import NO_COORDINATION, Coordination
 from thetastream.runtime.punctuations import NO_TIME_US
 from thetastream.runtime.routing_step import make_routing_step
+from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.sources.identity import SCHEMA
 from thetastream.spark.task_properties import read_task
@@ -124,7 +125,8 @@ def route_rows(
         has_punctuations=PUNCTUATION in flat.columns,
         read_task=read_task,
     )
-    return fill_up(flat, f"a tuple of stream {alias!r}").mapInArrow(step, SCHEMA)
+    filled = fill_up(flat, f"a tuple of stream {alias!r}")
+    return run_step(filled, step, SCHEMA, f"route {alias} to units")
 
 
 def select_block_columns(

@@ -9,6 +9,7 @@ from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.table_runs import LookupFlow, StagedTable, TableFolder, make_lookup_step
 from thetastream.runtime.task_facts import TaskFacts
 from thetastream.spark.dataflow.exchange import select_block_columns
+from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.stages import parse_columns, restore
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.observe.listener import watch_queries
@@ -33,7 +34,8 @@ def look_up(
     read = read_task if is_streaming else _read_batch_task
     step = make_lookup_step(flow, folder, staged, payload, results, read_task=read)
     flat = select_block_columns(flow.stream, stream)
-    found = fill_up(flat, f"a tuple of stream {flow.stream.alias!r}").mapInArrow(step, columns)
+    filled = fill_up(flat, f"a tuple of stream {flow.stream.alias!r}")
+    found = run_step(filled, step, columns, f"look {flow.stream.alias} up in {flow.table.alias}")
     if not is_streaming:
         return restore(found.where(F.col(COUNTERS).isNull()), flow.output)
     watch_queries(spark)

@@ -20,6 +20,7 @@ from thetastream.runtime.emit import COUNTERS, Emitter, gather_batches
 from thetastream.runtime.epoch import UnitEpoch
 from thetastream.runtime.inbox_rows import fill_inboxes
 from thetastream.runtime.routing_step import Batches
+from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.processor import JoinProcessor
 
 
@@ -66,7 +67,7 @@ def run_batch_units(rows: DataFrame, spec: EngineSpec, columns: StructType) -> D
     """Run the units on the rows of batch DataFrames, which are one epoch; return ``columns``."""
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
     step = _make_batch_step(spec, to_arrow_schema(columns, timezone=zone))
-    return rows.repartition(F.col(UNIT)).mapInArrow(step, columns)
+    return run_step(rows.repartition(F.col(UNIT)), step, columns, "run units")
 
 
 def _make_batch_step(spec: EngineSpec, schema: pa.Schema) -> Callable[[Batches], Batches]:

@@ -15,6 +15,7 @@ from thetastream.core.blocks import drop_fillers
 from thetastream.core.condition import PythonPredicate
 from thetastream.engine.matching import evaluate
 from thetastream.lowering.physical import Carried
+from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.wide_rows import fill_up
 
 
@@ -47,7 +48,7 @@ def filter_rows(
     kept = rows.columns
     wide = rows.select("*", *(F.expr(text).alias(name) for name, text in read.items()))
     filled = fill_up(wide, f"a row for the predicate {predicate.name!r}")
-    return filled.mapInArrow(_keep_true(call, len(kept)), rows.schema)
+    return run_step(filled, _keep_true(call, len(kept)), rows.schema, f"check {predicate.name}")
 
 
 def _keep_true(

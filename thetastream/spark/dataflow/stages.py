@@ -46,6 +46,7 @@ from thetastream.runtime.emit import (
 from thetastream.runtime.epoch import UnitEpoch
 from thetastream.runtime.flow import CANDIDATE, Flow, Output, RunContext, Staging, UnitStage
 from thetastream.spark.dataflow.exchange import route_rows
+from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.operator import run_batch_units, run_units
 from thetastream.spark.observe import metrics
 from thetastream.spark.session.configure import read_meaning
@@ -68,7 +69,7 @@ def gather_in_order(results: DataFrame, columns: StructType, order: Order) -> Da
     """Sort the results of every epoch in one partition; ``results`` are rows, or blocks of rows."""
     places = columns.names.index(ARRIVAL_LEFT), columns.names.index(ARRIVAL_RIGHT)
     step = _make_gathering_step(order, places, results.columns == [BLOCK])
-    return results.repartition(1).mapInArrow(step, columns)
+    return run_step(results.repartition(1), step, columns, "order results")
 
 
 def _make_gathering_step(
