@@ -46,9 +46,13 @@ def test_the_readme_has_figures_of_the_page_on_performance():
         r"^\| (\w[\w' ]*?)(?: [\d.]+)? \| ([\d,]{6,})(?: \(.*?\))? \| ([\d,]{6,})(?: \(.*?\))? \|", re.M
     )
     shown = engines.findall((ROOT / "README.md").read_text())
-    measured = engines.findall((ROOT / "docs/guide/performance.md").read_text())
+    measured = engines.findall((ROOT / "docs/reference/performance.md").read_text())
     assert len(shown) == 6
     assert set(shown) <= set(measured)
+
+
+def test_the_guide_is_short_enough_for_the_first_week():
+    assert sum(len(page.read_text().split()) for page in (ROOT / "docs/guide").glob("*.md")) <= 20_000
 
 
 def test_readme_shows_the_quickstart():

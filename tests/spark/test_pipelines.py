@@ -13,7 +13,7 @@ import pytest
 from thetastream.spark import pipelines
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/guide/environments.md"
+PAGE = ROOT / "docs/running/environments.md"
 INSIDE = """
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession

@@ -176,7 +176,7 @@ def test_a_checkpoint_that_was_moved_continues(
     assert found == expect(range(20), 150, n) + expect(range(20, 40), 150, n)
 
 
-# Every row of the table in docs/guide/operations.md that is about one join of two streams
+# Every row of the table in docs/running/operations.md that is about one join of two streams
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def test_a_snapshot_with_more_rows_than_an_answer_is_never_read_whole(
         assert (event["number"], event["error"]["condition"]) == (1, "TOO_MANY_ROWS")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/service.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/running/service.md"])
 def test_the_curl_commands_of_the_pages_are_answered(tmp_path: Path, page: str) -> None:
     store = ParquetStore(str(tmp_path))
     schema = pa.schema([("a_carrier", pa.string()), ("first", pa.int64())])
