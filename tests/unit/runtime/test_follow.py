@@ -1,8 +1,10 @@
 """Following a policy: the load that it sees, what it asks for, and the units that change, without Spark."""
 
 import json
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -10,7 +12,14 @@ import thetastream as th
 from tests.support.control_runs import AntiRun, Run
 from thetastream.models import REGISTRY, Biclique, Matrix, Ring, Split
 from thetastream.runtime.control.plan import ControlPlan, Generation
-from thetastream.runtime.control.policies import GroupLoad, TwoPhaseScaling, UnitLoad
+from thetastream.runtime.control.policies import (
+    GroupLoad,
+    Load,
+    TwoPhaseScaling,
+    UnitLoad,
+    list_policies,
+    registry,
+)
 from thetastream.runtime.control.policies.load import LoadReader
 from thetastream.runtime.control.request import Request
 from thetastream.spark.sources import control as source
@@ -202,6 +211,45 @@ def test_a_refused_request_is_kept_and_a_request_of_a_user_counts_more(
     assert run.spark.plan.newest.model == Split(2)
     outcomes = run.spark.offsets[-1]["control"]["outcomes"]
     assert len([name for name in outcomes if name.startswith("policy-")]) == n_refused
+    run.check()
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """The policy of another package, which fails."""
+
+    name: ClassVar[str] = "wrong"
+
+    def begin(self) -> "Wrong":
+        return self
+
+    def decide(self, load: Load) -> None:
+        raise ZeroDivisionError("no units")
+
+
+def test_a_policy_that_fails_does_not_end_the_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"wrong": EntryPoint("wrong", f"{__name__}:Wrong", "thetastream.policies")}
+
+    def list_points(group: str, name: str = "wrong") -> list[EntryPoint]:
+        return [points[name]] if name in points else []
+
+    monkeypatch.setattr(registry, "entry_points", list_points)
+    assert list_policies() == ["two-phase-scaling", "wrong"]
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    follow(run, tmp_path, Wrong())
+    for _ in range(6):
+        run.run()
+    points.clear()  # The package is not installed any more, and the query starts again.
+    run.spark.start()
+    for _ in range(3):
+        run.run()
+    outcomes = run.spark.offsets[-1]["control"]["outcomes"]
+    found = [text for name, text in outcomes.items() if name.startswith("policy-")]
+    assert [text.partition(":")[0] for text in found] == [
+        "[POLICY] the policy 'wrong' has failed",
+        "[POLICY] the name of the policy ('wrong') must be one of two-phase-scaling",
+    ]
     run.check()
 
 

@@ -9,6 +9,7 @@ finds the policy in its offset. The policy has then seen nothing yet.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from thetastream.core.errors import QueryError
 from thetastream.runtime.control.plan import ControlPlan
 from thetastream.runtime.control.policies import UnitLoad, decode_policy
 from thetastream.runtime.control.policies.load import LoadReader
@@ -22,6 +23,11 @@ class FollowedPolicy:
     ----------
     values : mapping
         The policy, as plain values.
+
+    Raises
+    ------
+    QueryError
+        POLICY if no policy can be made of the values, for example because its package is not installed.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -33,8 +39,17 @@ class FollowedPolicy:
 
         Nothing is asked for while a generation is coming, because the present units have all the load until
         it takes over.
+
+        Raises
+        ------
+        QueryError
+            POLICY if the policy fails.
         """
-        sizes = self._decider.decide(self._reader.read(time_s, reports, plan))
-        if sizes is None or plan.coming is not None:
-            return None
-        return Request(model=plan.newest.model.resized(sizes))
+        load = self._reader.read(time_s, reports, plan)
+        try:
+            sizes = self._decider.decide(load)
+            if sizes is None or plan.coming is not None:
+                return None
+            return Request(model=plan.newest.model.resized(sizes))
+        except Exception as error:  # The policy of another package may raise anything.
+            raise QueryError("POLICY", f"the policy {self.values['name']!r} has failed: {error!r}") from error

@@ -147,9 +147,11 @@ class ControlReader(IdentityReader):
         requests = folder.list_requests()
         awaited = list_awaited(plan)
         drained = awaited & folder.list_drained() if awaited else awaited
-        decided = self._follow_policy(folder, plan)
-        is_new = any(name not in control["outcomes"] for name in requests)
-        if not drained and not decided and not is_new:
+        known = control["outcomes"]
+        decided, failed = self._follow_policy(folder, plan)
+        failed = {name: why for name, why in failed.items() if why not in known.values()}
+        is_new = any(name not in known for name in requests)
+        if not (drained or decided or failed or is_new):
             return control
         if not self._load():
             return control
@@ -159,40 +161,49 @@ class ControlReader(IdentityReader):
 
         rules = decode(Rules, control["rules"])
         arrived = folder.read_arrived(drained) if rules.is_ordered else {}
-        before = ControlOffset(decode_plan(control["plan"]), control["outcomes"])
+        before = ControlOffset(decode_plan(control["plan"]), {**known, **failed})
         # A request of a user counts more than what the policy has decided for the plan before it.
         asked: dict[str, str | bytes] = {**({} if is_new else decided), **folder.read_requests(requests)}
         after = apply_requests(before, asked, drained, rules, arrived)
-        known = control["outcomes"].values()
         outcomes = {
             name: outcome
             for name, outcome in after.outcomes.items()
             # A policy may ask again and again for what is refused. Another offset would make another epoch.
-            if name not in decided or outcome == "" or outcome not in known
+            if name not in decided or outcome == "" or outcome not in known.values()
         }
         return {**control, "plan": encode_plan(after.plan), "outcomes": outcomes}
 
-    def _follow_policy(self, folder: ControlFolder, plan: dict[str, Any]) -> dict[str, str]:
-        """Return the request that the policy of the plan makes, by its name; nothing if it makes none."""
+    def _follow_policy(
+        self, folder: ControlFolder, plan: dict[str, Any]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the request that the policy of the plan makes, and the error if it fails, by their name.
+
+        A policy that fails does not end the query.
+        """
         policy = plan.get("policy")
         if policy is None:
             if self._followed is not None:
                 folder.remove_loads(folder.list_loads())  # Units have reported until this plan holds.
                 self._followed = None
-            return {}
+            return {}, {}
         reports = folder.list_loads()
         if not reports or not self._load():
-            return {}
+            return {}, {}
+        from thetastream.core.errors import QueryError
         from thetastream.runtime.control.following import FollowedPolicy
         from thetastream.runtime.control.plan import decode_plan
         from thetastream.runtime.control.policies import UnitLoad
 
-        if self._followed is None or self._followed.values != policy:
-            self._followed = FollowedPolicy(policy)
-        loads = [UnitLoad(slot, nbytes, busy_us / 1e6) for _, slot, nbytes, busy_us in reports]
-        request = self._followed.decide(read_clock(), loads, decode_plan(plan))
         folder.remove_loads(reports)
-        return {} if request is None else {f"policy-{reports[-1][0]}": request.write()}
+        loads = [UnitLoad(slot, nbytes, busy_us / 1e6) for _, slot, nbytes, busy_us in reports]
+        name = f"policy-{reports[-1][0]}"
+        try:
+            if self._followed is None or self._followed.values != policy:
+                self._followed = FollowedPolicy(policy)
+            request = self._followed.decide(read_clock(), loads, decode_plan(plan))
+        except QueryError as error:
+            return {}, {name: str(error)}
+        return {} if request is None else {name: request.write()}, {}
 
     def _check_slots(self, plan: dict[str, Any]) -> None:
         """Refuse fewer slots than the plan uses."""
