@@ -2,9 +2,10 @@
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
 DuckDB; aggregate; outer; outer-equi; backfill; calibrate; executors; first-result; floor; questions;
-index-shapes; join-trees; changes; tables; similarity; distances; predicate-cost; soak; overload; serving; a
-paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
-Figures, soak, overload, serving and predicate-cost have options of their own: python -m bench figures --help.
+index-shapes; join-trees; changes; tables; similarity; distances; predicate-cost; one-epoch; soak; overload;
+serving; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
+Figures, soak, overload, serving, predicate-cost and one-epoch have options of their own: python -m bench
+figures --help.
 """
 
 import argparse
@@ -23,6 +24,7 @@ PROGRAMS = {
     "overload": "bench.core.overload",
     "serving": "bench.core.serving.run",
     "predicate-cost": "bench.papers.psp.predicate_cost",
+    "one-epoch": "bench.core.one_epoch",
 }
 """Benchmarks with options of their own, by name."""
 MEASUREMENTS = {

@@ -31,6 +31,5 @@ FIGURES = (
     "models_by_pixels",
     "response_when_arrivals_double",
     "response_in_spark",
-    "hops_in_one_epoch",
 )
 QUICK_SCALE = 0.25

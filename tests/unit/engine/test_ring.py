@@ -106,6 +106,21 @@ def test_count_windows_with_hop_orders_that_are_refined(case: GraphCase, nodes: 
         assert run_multiway(case, Ring(nodes, Rows(1)), refinement) == answer(case)
 
 
+def test_the_stream_that_is_stored_once_stays_although_another_one_is_planned_later() -> None:
+    edges = {pair: Edge(window=Ends(-9, 9)) for pair in combinations(range(3), 2)}
+    graph = JoinGraph(tuple(side(stream) for stream in range(3)), edges)
+    rows = [tuple([{"id": 3 * now + n, "t": now, "k0": 0, "k1": 0}] for n in range(3)) for now in range(6)]
+    case = GraphCase(graph, ((1, 2), (2, 0), (0, 1)), 1, tuple((row, None) for row in rows))
+    specs = [build_multiway_spec(graph, case.orders, Ring(2, Rows(1)).store_once(n), 1) for n in (0, 2)]
+    join, found = LocalMultiway(specs[0]), 0
+    for epoch, (row, watermark) in enumerate(case.epochs):
+        join._spec = specs[epoch > 2]
+        batches = [case.batch(stream, part) for stream, part in enumerate(row)]
+        found += sum(len(columns[0]) for columns in join.epoch(batches, watermark))
+    assert {state.stored_once for state in join.states} == {0}
+    assert found == sum(answer(case).values()) == 6**3
+
+
 def test_tuples_that_have_left_their_count_window_are_dropped() -> None:
     """What is stored depends on the counts and not on the number of tuples that have arrived."""
     graph = count_windows(JoinGraph(tuple(side(stream) for stream in range(3)), {}), (4, 10, 20))
