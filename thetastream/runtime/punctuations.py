@@ -52,7 +52,7 @@ class Punctuations:
         return found
 
     def prune(self, query: str, epoch: int) -> None:
-        """Remove the files of epochs before ``epoch``, which can run again."""
+        """Remove the files of the epochs before ``epoch``. This epoch itself may run again."""
         folder = self._open(query)
         for entry in self._list(query):
             if entry[0] < epoch:

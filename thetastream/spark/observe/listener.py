@@ -25,6 +25,10 @@ from thetastream.spark.session.failure import summarize_failure
 _LISTENERS: "WeakKeyDictionary[SparkSession, Listener]" = WeakKeyDictionary()
 _ENDS = "StreamingQueryListenerBus Handler thread .*cannot schedule new futures after"
 """What the thread of PySpark says when the program of a session of Spark Connect ends."""
+_NOT_REMOVED = "Failed to remove the listener because of exception"
+"""What PySpark says if the server of a session is gone when the listener is removed."""
+STOP_S = 10.0
+"""How long the end of a session of Spark Connect waits for its listener, in seconds."""
 _LOCK = Lock()
 """Two threads that plan the first joins of a session add one listener, and not two."""
 
@@ -183,4 +187,24 @@ def _add_listener(spark: SparkSession) -> Listener:
     adding.join()
     # The thread warns if a program ends without stopping its session. Nothing is lost then.
     warnings.filterwarnings("ignore", message=_ENDS)
+    if not hasattr(spark, "_jsparkSession"):
+        _remove_before_stop(spark, listener)
     return listener
+
+
+def _remove_before_stop(spark: SparkSession, listener: Listener) -> None:
+    """Remove the listener of a session of Spark Connect when the session stops, before it is closed.
+
+    Otherwise the thread of the listener asks a session that is closed, and the server logs each question with
+    its stack.
+    """
+    stop = spark.stop
+    warnings.filterwarnings("ignore", message=_NOT_REMOVED)
+
+    def stop_without_listener() -> None:
+        removing = Thread(target=spark.streams.removeListener, args=(listener,), daemon=True)
+        removing.start()
+        removing.join(STOP_S)  # A server that is gone may not answer.
+        stop()
+
+    spark.stop = stop_without_listener  # type: ignore[method-assign]
