@@ -86,13 +86,16 @@ JOINS: dict[str, Joined] = {
     "ring of two": two(th.Ring(2)),
     "fast forward": two(th.Chain(2, fast_forward=True)),
     "pipeline": three(),
+    "ring of three": three(th.Ring(2)),
+    "atr": three(th.ATR(2, segment="1 minute")),
 }
+OF_THREE = ("pipeline", "ring of three", "atr")
 
 
 def truth(frame: DataFrame, name: str) -> DataFrame:
     """Compute the results of a join by Spark's own batch join."""
     a, b, c = (frame.alias(alias) for alias in "abc")
-    if name == "pipeline":
+    if name in OF_THREE:
         rows = a.join(b, F.expr("b.id = a.id + 1")).join(c, F.expr("c.id - b.id BETWEEN 1 AND 2"))
         rows = rows.selectExpr(
             "(a.id * 1000 + b.id) * 1000 + c.id AS id",
@@ -221,14 +224,14 @@ def test_results_that_come_later_are_not_marked(frame: DataFrame, tmp_path: Path
     s = replay(frame, [range(4)], tmp_path).withWatermark("t", "3 seconds")
     mailbox = str(tmp_path / "mailbox")
     streams = {"a": s, "b": s, "c": s}
-    for model in (th.Ring(2), th.ATR(2, segment="1 minute"), th.CTR(2)):
+    assert find_mark(th.join(streams, on=ON_ALL, within="1 minute", model=th.Ring(2))) == 3000
+    for model in (th.Ring(2, hops="mailbox"), th.CTR(2)):
         ring = th.join(streams, on="a.k = b.k AND b.k = c.k", within="1 minute", model=model, mailbox=mailbox)
         assert ring.columns == ["a", "b", "c", "result_time"]
         assert find_mark(ring) is None
     pair = {"a": s, "b": s}
-    for model in (th.ATR(2, segment="1 minute"), th.CTR(2), th.Chain(2)):
-        chain = th.join(pair, on="a.k = b.k", within="1 minute", model=model, mailbox=mailbox)
-        assert find_mark(chain) is None
+    chain = th.join(pair, on="a.k = b.k", within="1 minute", model=th.Chain(2), mailbox=mailbox)
+    assert find_mark(chain) is None
     tasks = {"one": {"on": "a.k = b.k", "within": "1 minute"}}
     assert find_mark(th.join_many(pair, tasks, model=th.Chain(2), mailbox=mailbox).together) is None
     with pytest.raises(th.QueryError, match=r"NO_WATERMARK.*'r'.*may come behind the watermark"):

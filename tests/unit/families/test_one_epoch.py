@@ -41,6 +41,7 @@ def test_a_short_ring_makes_all_hops_in_one_epoch() -> None:
     planned = plan(th.Ring(2))
     assert planned.spec.model == OneEpochRing(2, stored_once=1)  # all other streams are tied to b
     assert not planned.spec.has_messages
+    assert planned.facts.is_prompt
     assert planned.spec.refinement is not None
     text = explain(planned)
     assert "all in one epoch" in text
@@ -62,6 +63,7 @@ def test_another_ring_makes_a_hop_in_each_epoch_and_says_why(
     planned = plan(model, **changed)
     assert planned.spec.model == model
     assert planned.spec.has_messages
+    assert not planned.facts.is_prompt
     assert planned.run.mailbox == "mailbox"
     assert why in explain(planned)
     assert "one an epoch" in explain(planned)

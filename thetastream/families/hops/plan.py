@@ -84,8 +84,8 @@ class HopsPlan:
             condition=" AND ".join(list_conditions(query.on, query.predicates)),
             result_time=write_result_time(query.streams),
             shows_result_time=query.has_result_time,
-            # A result may be found epochs after its last tuple came.
-            is_prompt=False,
+            # With a mailbox, a result may be found epochs after its last tuple came.
+            is_prompt=not self.spec.has_messages,
             longest_window_us=max(query.within_us or (0,)),
             emitted=self._describe_emitted(),
             final="the matches of a join hop by hop are not folded",
