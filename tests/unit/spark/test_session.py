@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import thetastream as th
 from thetastream.results.writer import PARTITIONS
 from thetastream.spark.session import configure as settings
-from thetastream.spark.session.configure import _choose_sockets, check_session
+from thetastream.spark.session.configure import check_session
 
 
 @pytest.fixture(autouse=True)
@@ -92,8 +92,3 @@ def test_configure_builder():
 def test_a_remote_builder_gets_no_java_options():
     builder = th.configure(SparkSession.builder.config("spark.remote", "sc://localhost"))
     assert settings.JAVA_OPTIONS not in builder._options
-
-
-def test_workers_use_sockets_in_a_folder_unless_the_path_is_too_long() -> None:
-    assert _choose_sockets("/tmp/x")["spark.python.unix.domain.socket.dir"] == "/tmp/x"
-    assert not _choose_sockets("/tmp/" + "x" * 60)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import cast, overload
-from uuid import uuid4
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -93,8 +92,6 @@ In every epoch, each partition costs a state commit and a call of Python, even i
 """
 
 
-LONGEST_SOCKET_PATH = 100
-"""The most bytes in the path of a socket. Linux takes 107 of them, and macOS 103."""
 _STARTING = Lock()
 """One thread starts a session at a time, because the standard error is redirected while a session starts."""
 
@@ -262,7 +259,6 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         # Shuffle files stay on this machine, so compression costs more CPU time than it saves.
         "spark.shuffle.compress": False,
-        **_choose_sockets(folder),
     }
     if VARIABLE not in os.environ:
         memory = conf.pop(DRIVER_MEMORY, None) or choose_driver_memory(read_machine_bytes())
@@ -280,16 +276,6 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
         spark = builder.getOrCreate()
     warm_up_workers(spark)
     return spark
-
-
-def _choose_sockets(folder: str) -> dict[str, object]:
-    """Let Python workers use sockets in a folder that only this user may enter.
-
-    They take less CPU time than sockets of the network. A path that is too long for the system cannot be one.
-    """
-    if len(os.fsencode(f"{folder}/.{uuid4()}.sock")) > LONGEST_SOCKET_PATH:
-        return {}
-    return {"spark.python.unix.domain.socket.enabled": True, "spark.python.unix.domain.socket.dir": folder}
 
 
 def count_partitions(spark: SparkSession) -> int:
