@@ -52,13 +52,15 @@ PHASES = (
 )
 
 
-def script(run: Run) -> tuple[Query, list[Epoch]]:
+def script(
+    run: Run, phases: tuple[Phase, ...] = PHASES, arrivals: int = PER_EPOCH
+) -> tuple[Query, list[Epoch]]:
     """Make the query and its input, epoch by epoch. An epoch is a second of event time."""
     epochs: list[Epoch] = []
     newest: dict[Side, int] = {}
     tables: tuple[list[pa.Table], list[pa.Table]] = ([], [])
-    per_epoch = run.sized(PER_EPOCH, 16)
-    for number, phase in enumerate(each for each in PHASES for _ in range(each.epochs)):
+    per_epoch = run.sized(arrivals, 16)
+    for number, phase in enumerate(each for each in phases for _ in range(each.epochs)):
         watermark = min(newest.values()) - 1 if len(newest) == 2 else None
         batches = []
         for side, times in zip(Side, (phase.left, phase.right), strict=True):
