@@ -9,6 +9,7 @@ follow SplitJoin (ATC 2016) section 6, and the block of a handshake chain follow
 function derives its form.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log, sqrt
 
@@ -147,6 +148,20 @@ def processing_latency_split(
     """
     to_cores, from_cores = (hop_s * _count_levels(cores, width) for width in (fan_out, fan_in))
     return Latency(to_cores, compared * comparison_s, from_cores)
+
+
+def processing_latency_unequal(
+    path_s: Sequence[float], compared: float, comparison_s: Sequence[float], collect_s: float = 0.0
+) -> float:
+    """Return PL = max over cores i of (path i + w T_P i) + T_Col, equations 3 and 4.
+
+    Cores differ in the seconds of their path from the root of the tree, and in those of a comparison. For
+    equal cores it is equation 5.
+
+    >>> processing_latency_unequal([1.0, 1.0, 2.0], 1000, [0.001, 0.003, 0.001], collect_s=1.0)
+    5.0
+    """
+    return max(path + compared * each for path, each in zip(path_s, comparison_s, strict=True)) + collect_s
 
 
 def visiting_latency_split(
