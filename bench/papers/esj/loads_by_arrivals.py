@@ -7,8 +7,6 @@ passes on in the same epoch. In ESJ a message takes microseconds, and little is 
 epoch, so what is under way follows from the arrivals of an epoch.
 """
 
-import numpy as np
-
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.papers.esj.load_over_time import BLOCK, WINDOW_EPOCHS, WORKERS, Phase, script, summarise
 from bench.papers.esj.replay import replay
@@ -41,24 +39,23 @@ def measure(run: Run) -> Verdict:
     # All arrivals but a part for each worker pass the first link of the chain.
     flow = {arrivals: arrivals * (WORKERS - 1) / WORKERS for arrivals in apart}
     most = max(within)
+    ratio = apart[most] / flow[most]
     facts = {
         "by arrivals of an epoch, the share of epochs in which all neighbours are within the bound:": within,
         "loads are even up to tuples an epoch:": max(even, default=0),
         "their mean difference:": apart,
-        f"at {most:,}, the mean difference is what passes the first link in an epoch times": apart[most]
-        / flow[most],
+        f"at {most:,}, the mean difference is what passes the first link in an epoch times": ratio,
     }
     remark = (
         "what is under way decides: loads are even if an epoch brings at most half a block, so a block of two"
         " epochs' arrivals keeps them even"
     )
-    ratio = float(np.mean([share >= EVEN for share in within.values()]))
     return Verdict(len(even) == len(within), ratio, facts, remark, partly=bool(even))
 
 
 FIGURE = Figure(
     measure,
-    "share of the arrivals that were tried for which loads are even",
+    "mean difference of neighbours / what passes the first link in an epoch, at most arrivals",
     (
         Panel("dashed: threshold + block", "arrivals", "apart_mean", "series", log="x", beside="bound"),
         Panel("epochs within the bound (share)", "arrivals", "within", "series", log="x"),
