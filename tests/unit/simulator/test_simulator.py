@@ -194,7 +194,7 @@ def test_the_command_draws_a_replay(capsys, tmp_path):
     # 500 tuples/s of 100 bytes for 315 s, in units of 1 MB that are filled to at most 0.8
     assert steps[-1]["units"] == [27, 27]
     assert main(["simulate", "--set", "hihg=1"]) == 1
-    assert "two-phase-scaling has no hihg" in capsys.readouterr().err
+    assert "two-phase-scaling has no setting 'hihg'" in capsys.readouterr().err
     assert main(["simulate", "--curve", str(tmp_path / "absent.csv")]) == 1
     assert "[LOAD_CURVE]" in capsys.readouterr().err
 
