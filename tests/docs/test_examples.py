@@ -84,7 +84,9 @@ def test_recipes(name, module, tmp_path):
     assert ran.stdout.split(" pairs")[0].split()[-1] == str(len(seconds))
 
 
-@pytest.mark.parametrize("page", [PAGE, PAGE.with_name("environments.md")], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [PAGE, ROOT / "docs" / "running" / "environments.md"], ids=lambda page: page.stem
+)
 def test_page_shows_the_code(page):
     sources = [path.read_text() for path in sorted((ROOT / "examples").glob("*.py"))]
     blocks = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)

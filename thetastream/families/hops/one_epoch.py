@@ -24,7 +24,7 @@ MOST_BUSY = 1.25
 """How much busier nodes may be than with a mailbox, or with the best stream stored once."""
 
 
-class Estimate(NamedTuple):
+class SizedLoad(NamedTuple):
     """The estimated load of a ring, and its number of nodes."""
 
     load: MultiwayLoad
@@ -48,7 +48,7 @@ def find_hops_problems(ring: Ring, max_units: int | None) -> list[QueryError]:
     return [QueryError("BAD_HOPS", f'hops="epoch" is not possible, because {obstacle}; leave hops out')]
 
 
-def choose_stored_once(estimates: Sequence[Estimate]) -> Estimate:
+def choose_stored_once(estimates: Sequence[SizedLoad]) -> SizedLoad:
     """Choose the stream whose tuples are stored once.
 
     There is an estimate for each stream. Of the streams with which nodes are not much busier than with the
@@ -60,7 +60,7 @@ def choose_stored_once(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def find_reason_against(
-    ring: Ring, max_units: int | None, mailbox: MultiwayLoad, one_epoch: Estimate
+    ring: Ring, max_units: int | None, mailbox: MultiwayLoad, one_epoch: SizedLoad
 ) -> str | None:
     """Return why a ring makes one hop in an epoch, as words for ``explain``; None if it makes all of them.
 
@@ -71,14 +71,14 @@ def find_reason_against(
         The largest number of units, if nodes may change while the query runs.
     mailbox : MultiwayLoad
         The load with a mailbox.
-    one_epoch : Estimate
+    one_epoch : SizedLoad
         The load if all hops end in one epoch.
 
     Examples
     --------
     >>> mailbox = MultiwayLoad(3, (60, 60, 60), (), 0.1, 0.8, 0)
     >>> one_epoch = MultiwayLoad(3, (60, 60, 60), (), 0.1, 0.8, 0, stored_once=0)
-    >>> [find_reason_against(Ring(n), None, mailbox, Estimate(one_epoch, n)) for n in (2, 8)]
+    >>> [find_reason_against(Ring(n), None, mailbox, SizedLoad(one_epoch, n)) for n in (2, 8)]
     [None, 'in one epoch, nodes would store 5.7 copies of a tuple']
     """
     if ring.hops == MAILBOX:

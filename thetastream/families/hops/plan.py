@@ -21,7 +21,7 @@ from thetastream.families.hops.explain import explain_multiway
 from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
 from thetastream.families.hops.identity import identify_multiway
 from thetastream.families.hops.one_epoch import (
-    Estimate,
+    SizedLoad,
     choose_stored_once,
     find_hops_problems,
     find_reason_against,
@@ -215,12 +215,12 @@ class _NodesChoice:
     knows_windows: bool
     """Whether the number of stored tuples is known."""
 
-    def estimate_longest(self) -> Estimate:
+    def estimate_longest(self) -> SizedLoad:
         """Return the load and the largest number of nodes that is chosen for any number of partitions.
 
         A query that continues may run with other partitions, and must make its hops as before.
         """
-        return Estimate(self.load, self(MOST_CHOSEN).n_units)
+        return SizedLoad(self.load, self(MOST_CHOSEN).n_units)
 
     def __call__(self, partitions: int) -> Multiway:
         """Choose the sizes for a number of shuffle partitions."""
@@ -241,7 +241,7 @@ def _choose_hops(
     ring, statistics = cast(Ring, sizes.model), request.statistics or Statistics()
     aliases = [stream.alias for stream in request.streams]
 
-    def choose(known: Statistics) -> Estimate:
+    def choose(known: Statistics) -> SizedLoad:
         loads = [estimate(known, stream) for stream in range(len(aliases))]
         return choose_stored_once([replace(sizes, load=load).estimate_longest() for load in loads])
 

@@ -56,11 +56,14 @@ APPLYING = "thetastream.runtime.control.change"
 """The module that folds requests."""
 LOOK_S = 0.1
 """Requests are looked for at most this often, in seconds."""
-read_clock = time.time
-"""The clock by which a policy is followed, in seconds."""
 NO_LIMIT = ReadMaxRows(2**31 - 1)
 """The usual limit of a read, which is never reached. With ``trigger(once=True)``, Spark gives another one."""
 _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+def read_clock() -> float:
+    """Read the clock by which a policy is followed, in seconds."""
+    return time.time()
 
 
 class ControlSource(IdentitySource):
