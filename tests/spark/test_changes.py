@@ -304,6 +304,7 @@ def test_upserts_of_a_batch_are_the_latest_rows(spark: SparkSession) -> None:
     for refused, asked in (
         ("CHANGES_FORMAT.*key, deleted does not belong", {"key": "id", "deleted": "name IS NULL"}),
         ("CHANGES_FORMAT.*not 'maxwell'", {"format": "maxwell"}),
+        (r"CHANGES_FORMAT.*not \[\]", {"format": []}),
         ("CHANGES_FORMAT.*sign does not belong", {"format": "upsert", "key": "id", "sign": "n"}),
         ("CHANGES_FORMAT.*key must name", {"format": "upsert"}),
         ("UNKNOWN_COLUMN.*'x'", {"format": "upsert", "key": "x"}),

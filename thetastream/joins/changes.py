@@ -132,7 +132,7 @@ def changes(
     """
     given = {"key": key, "sequence": sequence, "deleted": deleted, "row": row, "value": value, "sign": sign}
     given = {name: one for name, one in given.items() if one is not None}
-    if format not in _ARGUMENTS:
+    if not isinstance(format, str | None) or format not in _ARGUMENTS:
         raise QueryError("CHANGES_FORMAT", f'format must be "upsert", "debezium" or left out, not {format!r}')
     strange = ", ".join(name for name in given if name not in _ARGUMENTS[format])
     if strange:
