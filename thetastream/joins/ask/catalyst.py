@@ -65,36 +65,29 @@ class Catalyst:
         """Find the Spark type of an expression over these streams; None if it does not resolve there."""
         asked = text, tuple(aliases)
         if asked not in self._types:
-            known = self._find_column_type(text, aliases)
-            if known is not None:
-                self._types[asked] = known
-                return known
-            try:
-                with unlogged():
-                    schema = self._frame(asked[1]).select(F.expr(f"({text}\n)").alias("value")).schema
-                self._types[asked] = schema[0].dataType.simpleString()
-            except PySparkException:  # Spark computes intervals already while it analyses.
-                self._types[asked] = None
-        return self._types[asked]
+            self.learn_types([asked])
+        return self._types.setdefault(asked, None)
 
     def learn_types(self, asked: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Find the types of several expressions together, so that ``type_of`` knows them.
 
-        Each pair is as in a call of ``type_of``. Expressions that do not resolve are left out.
+        Each pair is as in a call of ``type_of``. If one of the expressions that Catalyst is asked for does
+        not resolve, ``type_of`` asks for each of them alone.
         """
         texts: dict[tuple[str, ...], list[str]] = {}
         for text, aliases in asked:
             named = tuple(aliases)
-            known = (text, named) in self._types or self._find_column_type(text, named) is not None
-            if not known and text not in texts.setdefault(named, []):
+            known = self._types.get((text, named)) or self._find_column_type(text, named)
+            if known is not None:
+                self._types[text, named] = known
+            elif text not in texts.setdefault(named, []):
                 texts[named].append(text)
         for named, alike in texts.items():
-            if len(alike) > 1:
-                with suppress(PySparkException), unlogged():
-                    columns = [f"({text}\n) AS c{n}" for n, text in enumerate(alike)]
-                    fields = self._frame(named).selectExpr(*columns).schema
-                    for text, field in zip(alike, fields, strict=True):
-                        self._types[text, named] = field.dataType.simpleString()
+            columns = [f"({text}\n) AS c{n}" for n, text in enumerate(alike)]
+            with suppress(PySparkException), unlogged():  # Spark computes intervals already here.
+                fields = self._frame(named).selectExpr(*columns).schema
+                for text, field in zip(alike, fields, strict=True):
+                    self._types[text, named] = field.dataType.simpleString()
 
     def _find_column_type(self, text: str, aliases: Sequence[str]) -> str | None:
         """Find the type of a column that is written as in the schemas; None if Catalyst must be asked."""
