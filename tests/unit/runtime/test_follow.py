@@ -128,14 +128,24 @@ def follow(run: Run, folder: Path, policy: TwoPhaseScaling | None) -> None:
     th.control(write_checkpoint(run, folder)).follow(policy)
 
 
+def start_following(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, policy: TwoPhaseScaling, n: int = 8
+) -> Run:
+    """Start a query with one unit a side and an epoch of ``n`` tuples, and ask it for a policy."""
+    Clock(monkeypatch)
+    run = Run(folder, monkeypatch, Biclique((1, 1)))
+    run.run(n)
+    follow(run, folder, policy)
+    return run
+
+
 def test_a_policy_adds_units_under_load_and_removes_them_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The query follows the policy by itself, also when it starts again, and in epochs that crash."""
-    Clock(monkeypatch)
-    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
-    run.run(n=4)
-    follow(run, tmp_path, TwoPhaseScaling(capacity="1.4 kB", every="10 seconds", agree=2))
+    run = start_following(
+        tmp_path, monkeypatch, TwoPhaseScaling(capacity="1.4 kB", every="10 seconds", agree=2), n=4
+    )
     sizes = []
     for number, n in enumerate([12] * 10 + [2] * 14):
         run.run(n, crashes=(1, 3) if number in (2, 14) else ())
@@ -157,10 +167,9 @@ def test_a_policy_adds_units_under_load_and_removes_them_afterwards(
 def test_a_query_that_follows_no_policy_any_more_reports_no_loads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Clock(monkeypatch)
-    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
-    run.run()
-    follow(run, tmp_path, TwoPhaseScaling(capacity="1 kB", every="10 seconds", agree=9))
+    run = start_following(
+        tmp_path, monkeypatch, TwoPhaseScaling(capacity="1 kB", every="10 seconds", agree=9)
+    )
     for _ in range(3):
         run.run()
     assert run.spark.control.list_files("loads")
@@ -194,10 +203,9 @@ def test_a_policy_waits_until_a_coming_generation_has_taken_over(
 def test_a_refused_request_is_kept_and_a_request_of_a_user_counts_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Clock(monkeypatch)
-    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
-    run.run()
-    follow(run, tmp_path, TwoPhaseScaling(capacity="20 B", every="10 seconds", agree=1))
+    run = start_following(
+        tmp_path, monkeypatch, TwoPhaseScaling(capacity="20 B", every="10 seconds", agree=1)
+    )
     for _ in range(8):
         run.run()
     outcomes = run.spark.offsets[-1]["control"]["outcomes"]
