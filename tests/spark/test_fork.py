@@ -9,6 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from thetastream.core.errors import StoreError
 
 SCHEMA = "id LONG, x INT, ts TIMESTAMP"
 
@@ -34,8 +35,8 @@ class Files:
         pairs = th.join(marked, on=on, within="15 seconds", model=th.Biclique(2))
         return pairs.selectExpr("a.id AS a", "b.id AS b")
 
-    def write(self, on: str, name: str) -> Counter[Any]:
-        store = th.ParquetStore(str(self.folder / f"store-{name}"))
+    def write(self, on: str, name: str, into: str | None = None) -> Counter[Any]:
+        store = th.ParquetStore(str(self.folder / f"store-{into or name}"))
         checkpoint = self.folder / f"checkpoint-{name}"
         th.write(self.pairs(on), store, checkpoint=checkpoint, trigger="available now").awaitTermination()
         return Counter((row["a"], row["b"]) for row in store.read().to_pylist())
@@ -58,7 +59,27 @@ def test_a_new_condition_begins_with_the_stored_window(spark: SparkSession, tmp_
     assert files.write("abs(a.x - b.x) <= 1", "1") == expect(1, 0, 10)
     th.fork(tmp_path / "checkpoint-1", tmp_path / "checkpoint-2")
     files.add(10)
+    # The fork takes the place of the old query in its store, and the old query may not go on there.
+    both = expect(1, 0, 10) + expect(3, 10, 20)
+    assert files.write("abs(a.x - b.x) <= 3", "2", into="1") == both
+    with pytest.raises(StoreError, match=r"\[STORE_IN_USE\] a fork has taken the place"):
+        files.write("abs(a.x - b.x) <= 1", "1")
+
+
+@pytest.mark.slow
+def test_a_fork_may_begin_after_an_earlier_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    files = Files(spark, tmp_path)
+    files.add(0)
+    files.write("abs(a.x - b.x) <= 1", "1")
+    first = max(int(path.name) for path in (tmp_path / "checkpoint-1/commits").glob("[0-9]*"))
+    files.add(10)
+    assert files.write("abs(a.x - b.x) <= 1", "1") == expect(1, 0, 20)
+    th.fork(tmp_path / "checkpoint-1", tmp_path / "checkpoint-2", epoch=first)
+    with pytest.raises(StoreError, match=r"\[STORE_AHEAD\] .*begins after epoch"):
+        files.write("abs(a.x - b.x) <= 3", "2", into="1")
     assert files.write("abs(a.x - b.x) <= 3", "2") == expect(3, 10, 20)
+    files.add(20)
+    assert files.write("abs(a.x - b.x) <= 3", "2") == expect(3, 10, 30)
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ import pytest
 from tests.support.stores import HELD, read_ids, stage
 from thetastream.core.errors import StoreError
 from thetastream.core.folder import Folder
+from thetastream.results.snapshots import Snapshots
 from thetastream.results.store import Store
-from thetastream.results.writer import PARTITIONS, Writer
+from thetastream.results.writer import FORKED_AT, PARTITIONS, Writer
 from thetastream.stores import DeltaStore, ParquetStore
 
 
@@ -77,6 +78,33 @@ def test_an_epoch_that_only_changes_the_partitions_is_not_missed(store: Store, c
     assert commit(store, checkpoint, 0)
     write_epoch(checkpoint, 1, "0.json", number=0, partitions=3)
     assert commit(store, checkpoint, 2)
+
+
+def test_a_fork_takes_the_place_of_the_old_query(store: Store, checkpoint: Path, tmp_path: Path) -> None:
+    rule = Snapshots(size=3)
+
+    def add(query: str, writer: Writer, epoch: int) -> bool:
+        return store.commit(query, epoch, stage(store, epoch, epoch), rule, writer=writer)
+
+    old, new, other = Writer(str(checkpoint)), Writer(str(tmp_path / "new")), Writer(str(tmp_path / "other"))
+    for epoch in range(2):
+        assert add("q", old, epoch)
+    for name, epoch in (("new", 1), ("other", 0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FORKED_AT).write_text(json.dumps({"query": "q", "epoch": epoch}))
+    # A fork of an earlier epoch would repeat pairs. That of the last epoch continues the snapshot.
+    with pytest.raises(StoreError, match=r"STORE_AHEAD.*up to 1 of the old query.*begins after epoch 0"):
+        add("other", other, 1)
+    assert add("fork", new, 2)
+    assert not add("fork", new, 2)
+    (snapshot,) = store.snapshots()
+    assert (snapshot.rows, snapshot.query, read_ids(store)) == (3, "fork", [0, 1, 2])
+    # Nobody else may follow: neither the old query nor another fork of it.
+    for query, writer in (("q", old), ("other", other)):
+        with pytest.raises(StoreError, match=r"STORE_IN_USE.*a fork has taken the place"):
+            add(query, writer, 2)
+    with pytest.raises(StoreError, match="STORE_IN_USE"):
+        store.admit(other)
 
 
 def test_a_checkpoint_that_cannot_be_read_changes_nothing(store: Store, tmp_path: Path) -> None:

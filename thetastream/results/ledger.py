@@ -73,6 +73,13 @@ class CommittedEpoch:
     """The digest of the input of the epoch; None if the checkpoint of the query could not be read."""
     checkpoint: str | None = None
     """The checkpoint from which the query ran the epoch; None if it is not known."""
+    successor: str | None = None
+    """The fork that has taken the place of the query; None if there is none."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON. Queries without a successor are written as before."""
+        values = asdict(self)
+        return values if self.successor else {key: values[key] for key in values if key != "successor"}
 
 
 @dataclass(frozen=True)
@@ -102,10 +109,18 @@ class Ledger:
         queries = {**self.queries, query: last or CommittedEpoch(totals.epoch)}
         return Ledger(queries, {**self.collected, query: now}, number), snapshot
 
+    def hand_over(self, old: str, query: str) -> "Ledger":
+        """Let a query take the place of an old one, with the rows that this one has collected."""
+        queries = {**self.queries, old: replace(self.queries[old], successor=query)}
+        collected = {known: one for known, one in self.collected.items() if known != old}
+        if old in self.collected:
+            collected[query] = self.collected[old]
+        return replace(self, queries=queries, collected=collected)
+
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""
         collected = {query: one.as_json() for query, one in self.collected.items()}
-        queries = {query: asdict(one) for query, one in self.queries.items()}
+        queries = {query: one.as_json() for query, one in self.queries.items()}
         return {"queries": queries, "collected": collected, "snapshots": self.snapshots}
 
     @classmethod

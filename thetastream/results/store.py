@@ -47,7 +47,7 @@ from thetastream.results.upkeep import (
     read_span_us,
     verify,
 )
-from thetastream.results.writer import UNKNOWN_WRITER, Writer, is_new, refuse_second
+from thetastream.results.writer import UNKNOWN_WRITER, Writer, find_predecessor, is_new, refuse_second
 
 SnapshotChoice = int | Snapshot | str | datetime | None
 """The snapshot that a reader names: by its number, or as the last one at a time. None means all results."""
@@ -183,6 +183,9 @@ class Store(ABC):
             newest, seal, ledger = self.read_ledger()
             if not is_new(self.name, ledger, query, this, writer):
                 return False
+            predecessor = find_predecessor(ledger, query, writer)
+            if predecessor is not None:
+                ledger = ledger.hand_over(predecessor, query)
             ledger, snapshot = ledger.commit(query, totals, rule, this)
             # If another query has written this entry in the meantime, the loop reads its ledger first.
             if log.append(newest + 1, seal, make_entry(ledger, query, epoch, staged, snapshot)):

@@ -14,15 +14,16 @@ m = n        the same input: nothing is to do, because Spark runs an epoch again
 m < n        the checkpoint is older than the store
 m = n + 1    the next epoch
 m > n + 1    the store is older than the checkpoint, unless the epochs between them read no input
-no epoch n   the query is new. m must be 0, and the store must have no results of other queries. m is the
-             epoch after the last one of the old query if the query is a fork
+no epoch n   the query is new. m must be 0, and the store must have no results of other queries. If the query
+             is a fork, m is the epoch after the last one of the old query. In the store of the old query it
+             takes its place: results go on under the new condition, and the old query may add no more
 """
 
 import json
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -32,8 +33,17 @@ from thetastream.results.ledger import CommittedEpoch, Ledger
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 FORKED_AT = "thetastream-fork.json"
-"""The file in the checkpoint of a fork that names the last epoch of the query from which it has its state."""
+"""The file in the checkpoint of a fork that names the query from which it has its state."""
 BACKUP = "Restore checkpoint and store from one backup, or begin with a new checkpoint and a new store"
+
+
+class Ancestor(NamedTuple):
+    """The query from which a fork has its state, as the checkpoint of the fork names it."""
+
+    query: str
+    """The identifier of the old query."""
+    epoch: int
+    """The epoch of the old query after which the fork begins."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +95,13 @@ class Writer:
         n_partitions = (one[0].get("conf", {}).get(PARTITIONS) for one in (found, before))
         return found[1] == before[1] and len(set(n_partitions)) == 2
 
-    def read_first_epoch(self) -> int:
-        """Read the number of the first epoch: 0, or that after the last epoch of the old query of a fork."""
+    def read_ancestor(self) -> Ancestor | None:
+        """Read from which query the query has its state; None if it is no fork."""
         try:
-            return int(json.loads(self._folder.read(FORKED_AT))["epoch"]) + 1
+            found = json.loads(self._folder.read(FORKED_AT))
+            return Ancestor(str(found["query"]), int(found["epoch"]))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-            return 0
+            return None
 
     @cached_property
     def _folder(self) -> Folder:
@@ -134,10 +145,11 @@ def is_new(store: str, ledger: Ledger, query: str, this: CommittedEpoch, writer:
     StoreError
         STORE_AHEAD, STORE_BEHIND or STORE_IN_USE.
     """
+    refuse_second(store, ledger, query, writer)
     last = ledger.queries.get(query)
     if last is None:
-        refuse_second(store, ledger, query, writer)
-        last = CommittedEpoch(writer.read_first_epoch() - 1)
+        ancestor = writer.read_ancestor()
+        last = CommittedEpoch(-1 if ancestor is None else ancestor.epoch)
     if this.epoch < last.epoch:
         what = f"{store} has the results of epochs up to {last.epoch}, and the query runs epoch {this.epoch}"
         why = f"{_compare(last, this)}, so the epoch may have other rows now"
@@ -161,14 +173,21 @@ def is_new(store: str, ledger: Ledger, query: str, this: CommittedEpoch, writer:
 def refuse_second(store: str, ledger: Ledger, query: str | None, writer: Writer) -> None:
     """Raise if a query that the store does not know would add to the results of other queries.
 
-    ``query`` is None if the query has not begun.
+    A query whose place a fork has taken is refused too. ``query`` is None if the query has not begun.
 
     Raises
     ------
     StoreError
         STORE_IN_USE.
     """
-    if writer.is_beside_others or query in ledger.queries or not ledger.queries:
+    known = None if query is None else ledger.queries.get(query)
+    if known is not None and known.successor is not None:
+        raise StoreError("STORE_IN_USE", _describe_successor(store, known))
+    if writer.is_beside_others or known is not None or not ledger.queries:
+        return
+    ancestor = writer.read_ancestor()
+    if ancestor is not None and ancestor.query in ledger.queries:
+        _refuse_late_fork(store, ledger.queries[ancestor.query], ancestor, writer)
         return
     other = next(iter(ledger.queries.values()))
     if other.checkpoint is not None and other.checkpoint == writer.place:
@@ -181,6 +200,29 @@ def refuse_second(store: str, ledger: Ledger, query: str | None, writer: Writer)
     why = f"{here} would add its rows to them, and a query that begins again would add all of them twice"
     hint = "Continue with that checkpoint, or write to another store. If both queries belong into one store, "
     raise StoreError("STORE_IN_USE", f"{what}, and {why}. {hint}write th.write(..., beside_others=True)")
+
+
+def find_predecessor(ledger: Ledger, query: str, writer: Writer) -> str | None:
+    """Find the query whose place in the store a query takes with its first epoch, because it is its fork."""
+    if writer.is_beside_others or query in ledger.queries:
+        return None
+    ancestor = writer.read_ancestor()
+    return ancestor.query if ancestor is not None and ancestor.query in ledger.queries else None
+
+
+def _refuse_late_fork(store: str, last: CommittedEpoch, ancestor: Ancestor, writer: Writer) -> None:
+    """Raise if the old query of a fork has gone on in the store, or another fork has taken its place."""
+    if last.successor is not None:
+        raise StoreError("STORE_IN_USE", _describe_successor(store, last))
+    if last.epoch > ancestor.epoch:
+        what = f"{store} has the results of epochs up to {last.epoch} of the old query"
+        why = f"the fork {writer.place} begins after epoch {ancestor.epoch}, so pairs would be there twice"
+        raise StoreError("STORE_AHEAD", f"{what}, and {why}. Let the fork write to another store")
+
+
+def _describe_successor(store: str, last: CommittedEpoch) -> str:
+    what = f"a fork has taken the place of the query whose results of epochs up to {last.epoch} {store} has"
+    return f"{what}. Continue with the fork, or write to another store"
 
 
 def _compare(last: CommittedEpoch, this: CommittedEpoch) -> str:

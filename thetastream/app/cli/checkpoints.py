@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 
 from thetastream.app.cli.shared_arguments import (
     AddCommand,
@@ -13,7 +14,9 @@ from thetastream.app.cli.shared_arguments import (
 )
 from thetastream.app.job.checkpoint import describe_checkpoint, encode_checkpoint, lock, read_checkpoint
 from thetastream.app.job.cleaning import clean
+from thetastream.app.job.forking import fork_job
 from thetastream.app.job.rescaling import rescale
+from thetastream.core.errors import QueryError
 from thetastream.runtime.checkpoint_files import update_paths
 from thetastream.spark.fork import fork
 
@@ -67,15 +70,24 @@ def add_commands(add: AddCommand) -> None:
 
     parser = add(
         "fork",
-        fork_checkpoint,
-        "make a checkpoint for a query with another condition, which begins with the stored tuples",
-        description="Copy the checkpoint of a stopped query for one with another condition. The new query "
-        "begins with the stored tuples of the old one, after its last epoch. Give it a sink of its own. It "
-        "ends with FORK if the stored tuples lack what its condition needs.",
-        epilog="example:\n  thetastream fork checkpoint checkpoint-2\n  thetastream run job-2.toml",
+        fork_query,
+        "give a job or a query another condition; it begins with the stored tuples",
+        description="Write a job with another condition, and copy the checkpoint of the stopped job for it. "
+        "The new job begins with the stored tuples of the old one, after its last epoch, and takes its place "
+        "in its store. It ends with FORK if the stored tuples lack what its condition needs. "
+        "With a checkpoint in place of a job, only the checkpoint is copied.",
+        epilog='examples:\n  thetastream fork job.toml wide.toml --on "abs(a.x - b.x) <= 3"\n'
+        "  thetastream run wide.toml\n  thetastream fork checkpoint checkpoint-2",
     )
-    add_checkpoint(parser)
-    parser.add_argument("target", metavar="TARGET", help="the checkpoint of the new query, an empty folder")
+    parser.add_argument("old", metavar="JOB|CHECKPOINT", help="a job file, or a checkpoint")
+    parser.add_argument("target", metavar="TARGET", help="the new job file, or the new checkpoint")
+    parser.add_argument("--on", metavar="CONDITION", help="the new condition of the only join of the job")
+    parser.add_argument(
+        "--epoch",
+        type=int,
+        metavar="N",
+        help="the committed epoch after which the new query begins (default: the last one)",
+    )
 
     parser = add(
         "rescale",
@@ -145,12 +157,22 @@ def correct_paths(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def fork_checkpoint(arguments: argparse.Namespace) -> int:
-    """Make the checkpoint of a fork, and print the epoch after which it begins."""
-    read_checkpoint(arguments.checkpoint)  # raises NO_CHECKPOINT
-    with lock(arguments.checkpoint):
-        epoch = fork(arguments.checkpoint, arguments.target)
-    print(f"{arguments.target} continues after epoch {epoch} of {arguments.checkpoint}")
+def fork_query(arguments: argparse.Namespace) -> int:
+    """Fork a job or a checkpoint, and print the epoch after which the new query begins."""
+    is_job = arguments.old.endswith(".toml")
+    if is_job != (arguments.on is not None):
+        what = "fork must have --on with a job file, and no --on with a checkpoint"
+        raise QueryError("FORK", f"{what}; a query in Python gets its new condition in th.join")
+    if is_job:
+        forked = fork_job(Path(arguments.old), Path(arguments.target), arguments.on, arguments.epoch)
+        epoch = forked.epoch
+    else:
+        read_checkpoint(arguments.old)  # raises NO_CHECKPOINT
+        with lock(arguments.old):
+            epoch = fork(arguments.old, arguments.target, arguments.epoch)
+    print(f"{arguments.target} continues after epoch {epoch} of {arguments.old}")
+    if is_job and forked.is_earlier:
+        print(f"The store of {arguments.old} has later results: name another one in {arguments.target}")
     return 0
 
 

@@ -1,0 +1,95 @@
+"""``thetastream fork JOB TARGET --on CONDITION`` writes a job that differs in condition and checkpoint."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkpoints import write_checkpoint
+from thetastream.app import cli
+from thetastream.app.job.forking import fork_job
+from thetastream.core.errors import QueryError
+from thetastream.core.identity import CONDITION, Identity, Part
+from thetastream.spark.sources.identity import IdentityReader
+
+JOB = """\
+# pairs of close values
+sql = \"\"\"
+SELECT a.value AS x, b.value AS y FROM a JOIN b
+ON abs(a.value - b.value) <= 1 -- close
+WITHIN 5 seconds
+\"\"\"
+checkpoint = "out/checkpoint/"   # kept
+
+[sources.a]
+format = "rate"
+event_time = "timestamp"
+[sources.b]
+format = "rate"
+event_time = "timestamp"
+[sink]
+store = "parquet"
+path = "out/pairs"
+"""
+OLD: Identity = {CONDITION: Part("{}", "abs(a.value - b.value) <= 1")}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    write_checkpoint(tmp_path / "out/checkpoint", 7, 7, {"logOffset": 3}, IdentityReader(OLD).initialOffset())
+    (tmp_path / "job.toml").write_text(JOB)
+    return tmp_path / "job.toml"
+
+
+def test_the_new_job_differs_in_condition_and_checkpoint(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = job.with_name("wide.toml")
+    assert cli.main(["fork", str(job), str(new), "--on", "abs(a.value - b.value) <= 3"]) == 0
+    assert capsys.readouterr().out == f"{new} continues after epoch 7 of {job}\n"
+    assert new.read_text() == JOB.replace("<= 1", "<= 3").replace(
+        'checkpoint = "out/checkpoint/"   # kept', 'checkpoint = "out/checkpoint-wide"'
+    )
+    assert (job.parent / "out/checkpoint-wide/thetastream-fork.json").exists()
+
+
+def test_a_fork_after_an_earlier_epoch_needs_another_store(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = job.with_name("early.toml")
+    assert cli.main(["fork", str(job), str(new), "--on", "a.value < b.value", "--epoch", "4"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith(f"name another one in {new}")
+    checkpoint = job.parent / tomllib.loads(new.read_text())["checkpoint"]
+    for log in ("offsets", "commits"):
+        assert sorted(path.name for path in (checkpoint / log).glob("[0-9]*")) == list("01234")
+
+
+@pytest.mark.parametrize(
+    ("change", "on", "epoch", "what"),
+    [
+        (("", ""), "abs(a.value <= 3", None, r"has no matching"),
+        (("", ""), "a.nothing > b.value", None, "nothing"),
+        (("", ""), "a.value < b.value", 9, "epoch must be a committed epoch .* 0 to 7"),
+        (('checkpoint = "', '"checkpoint" = "'), "a.value < b.value", None, "checkpoint in one line"),
+        (("close values", "abs(a.value - b.value) <= 1"), "a.value < b.value", None, "it has it 2 times"),
+        (("WITHIN", "WHERE a.value > 3 WITHIN"), "a.value < b.value", None, "one ON or one WHERE"),
+        (('store = "parquet"', 'format = "parquet"'), "a.value < b.value", None, "not to parquet files"),
+    ],
+)
+def test_what_cannot_be_forked_leaves_nothing(
+    change: tuple[str, str], on: str, epoch: int | None, what: str, job: Path
+) -> None:
+    job.write_text(JOB.replace(*change))
+    with pytest.raises(QueryError, match=what):
+        fork_job(job, job.with_name("new.toml"), on, epoch)
+    assert not job.with_name("new.toml").exists()
+    assert not (job.parent / "out/checkpoint-new").exists()
+
+
+def test_words_that_do_not_fit_together_are_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = job.with_name("new.toml")
+    assert cli.main(["fork", str(job), str(new)]) != 0
+    assert cli.main(["fork", str(job.parent / "out/checkpoint"), str(new), "--on", "a.x < b.x"]) != 0
+    assert "no --on with a checkpoint" in capsys.readouterr().err
+    with pytest.raises(QueryError, match="new file in the folder"):
+        fork_job(job, job, "a.value < b.value")
