@@ -37,6 +37,7 @@ FIGURES = (
     "skew_throughput",
     "skew_bound",
     "capacity_by_units",
+    "capacity_by_scheme",
     "longest_window",
     "scaling",
     "aggregate_throughput",
