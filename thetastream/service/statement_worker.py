@@ -42,6 +42,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.stopping import Stop
 from thetastream.results.frugal_rows import FrugalRows
 from thetastream.results.question import ask, open_database
+from thetastream.service.traceless import leaves_no_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +97,7 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
     while not is_last:
         request, stop = arrived.get()
         open_rows, sql, media_type = pickle.loads(request)  # noqa: S301 (the service has written it)
-        answer, error = b"", None
+        answer, error, is_clean = b"", None, False
         try:
             rows = open_rows()
             if isinstance(rows, pyarrow.dataset.Dataset):
@@ -105,6 +106,7 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
                 table = ask(rows, sql, max_rows=max_rows, max_s=max_s, stop=stop, database=database)
                 answer = encode_table(table, media_type)
             del table
+            is_clean = leaves_no_trace(database, sql)
         except ThetastreamError as refusal:
             # DuckDB's error of memory has no condition of its own.
             is_large = refusal.condition == "STORE_QUERY" and "out of memory" in refusal.message.casefold()
@@ -115,8 +117,9 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
         is_last = _measure_bytes() > largest or (error is not None and error[1] == "TOO_LARGE")
         _write(answers, {"error": error, "is_last": is_last}, answer)
         # The next statement is that of another client. It finds nothing of this one, whatever this one did.
-        database.close()
-        database = open_database(f"{memory}B")
+        if not is_clean:
+            database.close()
+            database = open_database(f"{memory}B")
 
 
 def _read_requests(pipe: BinaryIO, arrived: "SimpleQueue[tuple[bytes, Stop]]") -> None:

@@ -28,12 +28,14 @@ from tests.unit.results.test_questions import ESCAPES, spell
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.stopping import Stop
 from thetastream.results.description import Description
+from thetastream.results.question import ask
 from thetastream.results.staged import Origin
 from thetastream.service import statement_pool
 from thetastream.service.bodies import ResponseMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
 from thetastream.service.statement_worker import JSON, LENGTH, SPARE_BYTES, _read_requests
+from thetastream.service.traceless import FUNCTIONS, leaves_no_trace
 from thetastream.stores import ParquetStore
 
 MEMORY = 200_000_000
@@ -115,6 +117,43 @@ def test_a_statement_leaves_nothing_for_the_next_client_and_sees_no_folder_of_th
     sql = "SELECT name, value FROM duckdb_settings() WHERE value LIKE '%/%'"
     found = {row["name"]: row["value"] for row in pool.ask(ROWS, sql).to_pylist()}
     assert not [value for value in found.values() if value.startswith(("/", "~", "."))], found
+
+
+def test_functions_that_leave_no_trace_only_compute() -> None:
+    known = "SELECT function_name, bool_or(has_side_effects) AS acts FROM duckdb_functions() GROUP BY 1"
+    found = {row["function_name"]: row["acts"] for row in ask(ROWS(), known).to_pylist()}
+    assert not [name for name in FUNCTIONS if name not in found or found[name]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_traceless"),
+    [
+        ("SELECT DISTINCT ON (a) a, sum(b) OVER (PARTITION BY a ORDER BY b DESC) AS s FROM results", True),
+        (
+            "WITH z AS (SELECT 1 AS a) FROM z JOIN (VALUES (2)) t(b) ON a < b WHERE a IN (SELECT 3) LIMIT 4",
+            True,
+        ),
+        (
+            "SELECT a::DECIMAL(9, 2), CASE WHEN a IS NULL THEN DATE '2026-01-01' END FROM results",
+            True,
+        ),
+        (
+            "SELECT a FROM results UNION ALL SELECT b FROM results WHERE b BETWEEN 1 AND 2 OR b LIKE 'x%'",
+            True,
+        ),
+        ("SELECT a FROM results WHERE EXISTS (FROM duckdb_settings())", False),
+        ("SELECT (SELECT nextval('s')) + a FROM results", False),
+        ("SELECT list_transform([1], x -> setseed(0.1)) FROM results", False),
+        ("SELECT a FROM results ORDER BY random()", False),
+        ("SELECT count(*) FILTER (WHERE write_log('x') IS NULL) FROM results", False),
+        ("SUMMARIZE results", False),
+        ("FROM results, range(3)", False),
+        ("nothing", False),
+    ],
+)
+def test_a_database_is_used_again_if_only_listed_functions_were_called(sql: str, is_traceless: bool) -> None:
+    with duckdb.connect(":memory:") as database:
+        assert leaves_no_trace(database, sql) == is_traceless
 
 
 def test_an_answer_has_its_types_and_order(pool: StatementPool) -> None:
