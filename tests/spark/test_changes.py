@@ -151,27 +151,19 @@ def test_what_a_stream_of_changes_cannot_have_is_refused(
     with pytest.raises(th.QueryError, match="CHANGES_DROPPED"):
         th.join({"a": timed.select("id", "ts"), "b": other}, on="a.id < b.id", within="1m")
     with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
-        th.aggregate({"a": timed, "b": other}, on="a.id < b.id", within="1m", aggs={"n": "count(*)"})
+        th.aggregate({"a": timed, "b": other}, on="a.id < b.id", within="1m", aggs={"n": "max(a.id)"})
     for items in ("count(*) AS n FROM a GROUP BY id", "DISTINCT id FROM a", "id FROM a HAVING id > 1"):
         with pytest.raises(th.QueryError, match=r"CHANGES_AGGREGATE.*rows of a may be deleted"):
             th.sql(spark, f"SELECT {items}", streams={"a": timed})
     joined = "FROM a JOIN b ON a.id < b.id WITHIN 1 minute"
     for statement in (
         f"SELECT DISTINCT a.id {joined}",
-        f"SELECT a.id, count(*) AS n {joined} GROUP BY a.id",
+        f"SELECT a.id, count(*) AS n {joined} GROUP BY a.id HAVING n > 1",
         f"SELECT histogram_numeric(a.id, 5) {joined}",
         f"SELECT count(*) AS n FROM (SELECT a.id {joined}) AS p",
     ):
         with pytest.raises(th.QueryError, match="CHANGES_AGGREGATE"):
             th.sql(spark, statement, streams={"a": timed, "b": other})
-    with pytest.raises(th.QueryError, match="STREAM_COUNT"):
-        th.sql(
-            spark,
-            "SELECT a.id FROM a LEFT JOIN b ON a.id < b.id LEFT JOIN c ON b.id = c.id WITHIN 1 minute",
-            streams={"a": timed, "b": other, "c": other},
-        )
-    with pytest.raises(th.QueryError, match="TASKS"):
-        th.join_many({"a": timed, "b": other}, {"one": {"on": "a.id < b.id", "within": "1m"}})
     table = spark.createDataFrame([(1,)], "id INT")
     with pytest.raises(th.QueryError, match="CHANGES_TABLE"):
         th.join({"a": timed, "b": table}, on="a.id < b.id")

@@ -22,8 +22,8 @@ UNITS, RESIDUAL = "l.price BETWEEN r.bid - 1 AND r.bid + 1", "(l.id * r.id) % 3 
 def net(rows: DataFrame) -> DataFrame:
     """Leave the rows that hold."""
     names = [name for name in rows.columns if name != "w"]
-    counted = rows.groupBy(*names).agg(F.sum("w").alias("n")).where("n > 0")
-    return counted.select(*names, F.explode(F.sequence(F.lit(1), F.col("n").cast("int")))).drop("col")
+    counted = rows.groupBy(*names).agg(F.sum("w").cast("int").alias("copies")).where("copies > 0")
+    return counted.select(*names, F.explode(F.sequence(F.lit(1), "copies"))).drop("col")
 
 
 def as_tuple(row: Row | None) -> tuple[Any, ...] | None:

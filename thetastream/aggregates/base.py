@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thetastream.aggregates.operands import Operand
+from thetastream.core.cancellation import Signs
 
 Call = tuple[Any, str]
 """A column (or an empty list for none) and the name of the Arrow function that is applied to it."""
@@ -56,6 +58,15 @@ class Accumulator:
         """Convert the column of matches to a type for which the Arrow functions give Spark's answer."""
         return column
 
+    def read_signed(self, column: pa.Array | None, signs: Signs) -> pa.Array:
+        """Convert the column of matches that may be deleted: a value of a deleted match is negated.
+
+        ``signs`` has 1 for each inserted match, and -1 for each deleted one.
+        """
+        assert column is not None
+        column = self.read(column)
+        return pc.if_else(pa.array(signs < 0), pc.negate(column), column)
+
     def count(self, found: Sequence[pa.ChunkedArray]) -> Sequence[Column]:
         """Compute ``columns`` from the results of ``of_matches``."""
         return found
@@ -93,6 +104,13 @@ class MeasureFunction(ABC):
     @abstractmethod
     def build_accumulator(self, name: str) -> Accumulator:
         """Create the accumulator of this measure for one view."""
+
+    def build_signed(self, name: str) -> Accumulator:
+        """Create the accumulator for matches that may be deleted: it adds up what ``read_signed`` returns.
+
+        Only aggregates that take deletes need it.
+        """
+        return self.build_accumulator(name)
 
     def columns(self, name: str) -> tuple[str, ...]:
         """Return the columns of a view that hold a measure of this name.
@@ -157,6 +175,10 @@ class AggregateCall(Protocol):
         """Whether an overflow is an error in Spark. If not, a sum is then NULL."""
 
     @property
+    def has_deletes(self) -> bool:
+        """Whether matches may be deleted. A sum of no values is then 0 in the views, and NULL in Spark."""
+
+    @property
     def options(self) -> Sequence[str]:
         """The texts of the other arguments."""
 
@@ -184,6 +206,8 @@ class Aggregate(ABC):
     """The largest number of arguments that it takes."""
     takes_star: ClassVar[bool] = False
     """Whether its argument may be ``*``."""
+    takes_deletes: ClassVar[bool] = False
+    """Whether a deleted match can be taken out of it, by the matches that were inserted and deleted alone."""
 
     @abstractmethod
     def merge(self, call: AggregateCall) -> str:

@@ -11,6 +11,7 @@ such decimals.
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from thetastream.aggregates.base import (
@@ -22,6 +23,7 @@ from thetastream.aggregates.base import (
     NotFoldable,
     find_nulls,
 )
+from thetastream.core.cancellation import Signs
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.keys import decode_floats, encode_floats
 from thetastream.core.spark_types import is_floating, is_integral, is_ordinary, parse_decimal
@@ -33,6 +35,15 @@ _WIDEST_MEAN = 14
 The quotient is rounded twice. The result is still rounded correctly for counts below 5e9."""
 _INTEGER_SUM = pa.decimal128(38, 0)
 _MOST_DIGITS = 38
+
+
+class _SignedCount(Accumulator):
+    """The number of inserted rows, or of their values that are not NULL, minus that of deleted rows."""
+
+    def read_signed(self, column: pa.Array | None, signs: Signs) -> pa.Array:
+        ones = signs.astype(np.int64)
+        nulls = None if column is None else find_nulls(column)
+        return pa.array(ones if nulls is None else np.where(nulls, 0, ones))
 
 
 class _Matches(Accumulator):
@@ -54,6 +65,9 @@ class MatchCount(MeasureFunction):
     def build_accumulator(self, name: str) -> Accumulator:
         return _Matches(name)
 
+    def build_signed(self, name: str) -> Accumulator:
+        return _SignedCount(name, "sum", "sum")
+
 
 class ValueCount(MatchCount):
     """The number of values that are not NULL."""
@@ -67,6 +81,7 @@ class Count(Aggregate):
 
     names = ("COUNT",)
     takes_star = True
+    takes_deletes = True
 
     def merge(self, call: AggregateCall) -> str:
         if call.is_every_match:
@@ -136,7 +151,15 @@ def _write_total(call: AggregateCall) -> str:
     if is_wide and not call.is_ansi:
         raise NotFoldable(f"units do not add up values of type {call.type} unless ANSI mode is on")
     (total,) = call.measure(WideTotal() if is_wide else Total(), call.value)
-    return f"sum({total})"
+    if not call.has_deletes:
+        return f"sum({total})"
+    return f"CASE WHEN {_write_count(call)} <> 0 THEN sum({total}) END"
+
+
+def _write_count(call: AggregateCall) -> str:
+    """Write the number of values that are not NULL."""
+    (n,) = call.measure(ValueCount(), call.presence)
+    return f"sum({n})"
 
 
 def _write_cast(call: AggregateCall, total: str) -> str:
@@ -147,6 +170,7 @@ class Sum(Aggregate):
     """``sum(x)``."""
 
     names = ("SUM",)
+    takes_deletes = True
 
     def merge(self, call: AggregateCall) -> str:
         return _write_cast(call, _write_total(call))
@@ -156,15 +180,16 @@ class Average(Aggregate):
     """``avg(x)``, ``mean(x)``."""
 
     names = ("AVG", "MEAN")
+    takes_deletes = True
 
     def merge(self, call: AggregateCall) -> str:
         total, decimal = _write_total(call), parse_decimal(call.type)
         if decimal and decimal[0] > _WIDEST_MEAN:
             raise NotFoldable(f"a quotient of sums of {call.type} has fewer digits than its avg")
-        (n,) = call.measure(ValueCount(), call.presence)
+        n = _write_count(call)
         if decimal is None:
-            return f"(CAST({total} AS DOUBLE) / nullif(sum({n}), 0))"
-        count = f"nullif(CAST(sum({n}) AS DECIMAL(20,0)), 0)"
+            return f"(CAST({total} AS DOUBLE) / nullif({n}, 0))"
+        count = f"nullif(CAST({n} AS DECIMAL(20,0)), 0)"
         return f"CAST({_write_cast(call, total)} / {count} AS {call.type_of(f'avg({call.value})')})"
 
 

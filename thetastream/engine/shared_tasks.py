@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
+from thetastream.core.cancellation import cancel
 from thetastream.core.condition import Condition
 from thetastream.core.records import decode, encode
 from thetastream.core.sides import Role, Side
@@ -179,13 +180,15 @@ class TasksUnit:
     def _drop_late(self, inbox: Inbox, side: Side, role: Role, clock: Clock) -> pa.RecordBatch | None:
         """Return the timely tuples of one side and role; None if no block came.
 
-        A block without tuples is kept, because it says that the stream goes on.
+        A tuple that is inserted and deleted in the epoch is neither timely nor late. A block without tuples
+        is kept, because it says that the stream goes on.
         """
         batch = inbox.batch(side, role)
         if batch is None:
             return None
         is_counted = role.is_counted and self._homes[side]
         spec = self._specs[0].join.condition.sides[side]
+        batch = cancel(batch)
         return drop_late(batch, side, spec, clock.late_us, self.counters if is_counted else None)
 
 

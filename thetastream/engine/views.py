@@ -7,12 +7,15 @@
 A view has the measures of one epoch's matches, one row per group (BiStream, SIGMOD 2015, section 3.4.2). It
 reads only the columns that its groups and measures need, in pieces of about ten thousand matches, and no
 joined row leaves the unit. The measure functions that made the rows of a view also merge them: counts and
-sums are added up, and of extremes the least or greatest is kept. A view may wait in the store of its unit, so
-that groups are updated less often. It must not wait for ever, so it waits only if Spark is certain to run
-another epoch, with or without data. Spark does so if the watermark rises after the epoch. The watermark rises
-if each stream brought a tuple that is later than the watermark by more than the stream's delay. If an input
-is the result of other joins, its rows say this of the streams behind it
-(``thetastream.engine.two_stream.watermark_bound``). An epoch that brings no tuples releases waiting views.
+sums are added up, and of extremes the least or greatest is kept. If streams have deletes, a count is the sum
+of the signs of matches, and a sum is that of their signed values.
+
+A view may wait in the store of its unit, so that groups are updated less often. It must not wait for ever, so
+it waits only if Spark is certain to run another epoch, with or without data. Spark does so if the watermark
+rises after the epoch. The watermark rises if each stream brought a tuple that is later than the watermark by
+more than the stream's delay. If an input is the result of other joins, its rows say this of the streams
+behind it (``thetastream.engine.two_stream.watermark_bound``). An epoch that brings no tuples releases waiting
+views.
 """
 
 import uuid
@@ -84,6 +87,8 @@ class Fold:
     """How long views wait. It is None with a pane, because the pane's window could close meanwhile."""
     where: Operand | None = None
     """The condition of the matches that are folded. If it is None, all are folded."""
+    has_deletes: bool = False
+    """Whether matches have signs. A deleted match is then taken out of the measures."""
 
     def columns(self, side: Side) -> tuple[str, ...]:
         """Return the columns of one side that the view reads."""
@@ -117,7 +122,10 @@ class LocalView:
         self._keys = [f"g{n}" for n in range(len(fold.groups))] + [_PANE] * (fold.pane is not None)
         self._keys = self._keys or [_ALL]
         self._measures = [
-            measure.function.build_accumulator(f"m{n}") for n, measure in enumerate(fold.measures)
+            measure.function.build_signed(f"m{n}")
+            if fold.has_deletes
+            else measure.function.build_accumulator(f"m{n}")
+            for n, measure in enumerate(fold.measures)
         ]
         self._held: list[pa.Table] = []
         self._most_held = ROWS_HELD
@@ -125,8 +133,9 @@ class LocalView:
     def add(self, matches: Matches) -> None:
         """Fold the matches that satisfy the condition of the fold into the view."""
         if self._fold.where is not None:
-            holds = self._fold.where.read(matches)
-            matches = Matches(matches.left.filter(holds), matches.right.filter(holds))
+            holds, signs = self._fold.where.read(matches), matches.signs
+            signs = None if signs is None else signs.filter(holds)
+            matches = Matches(matches.left.filter(holds), matches.right.filter(holds), signs)
         if not matches.left.num_rows:
             return
         table = pa.table(self._build_columns(matches))
@@ -170,9 +179,13 @@ class LocalView:
         columns: dict[str, Any] = {
             f"g{n}": sides[side].column(column) for n, (side, column) in enumerate(fold.groups)
         }
+        signs = None if matches.signs is None else matches.signs.to_numpy()
         for n, (measure, made) in enumerate(zip(fold.measures, self._measures, strict=True)):
-            if measure.operand is not None:
-                columns[f"m{n}"] = made.read(measure.operand.read(matches))
+            values = None if measure.operand is None else measure.operand.read(matches)
+            if signs is not None:
+                columns[f"m{n}"] = made.read_signed(values, signs)
+            elif values is not None:
+                columns[f"m{n}"] = made.read(values)
         if fold.times is not None:
             left, right = (batch.column(time) for batch, time in zip(sides, fold.times, strict=True))
             columns[_TIME] = latest = pc.max_element_wise(left, right, skip_nulls=False)

@@ -4,11 +4,12 @@ A stream of changes has deletes beside inserts. Its join is the join of the net 
 streams without the deleted rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from thetastream.core.columns import CHANGE_TYPE
+from thetastream.core.condition import SideSpec
 from thetastream.core.errors import QueryError
-from thetastream.families.options import TaskOptions
+from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.lowering.lower import Lowered
@@ -17,17 +18,15 @@ from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
 
 
-def find_changes_problems(request: JoinRequest, door: type) -> Iterator[QueryError]:
-    """Yield an error for all that a join of changes cannot have. ``door`` declares its options."""
+def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
+    """Yield an error for all that a join of changes cannot have."""
     changing = [stream.alias for stream in request.streams if stream.change_type is not None]
     if not changing:
         return
     rows, options = f"rows of {', '.join(changing)} may be deleted", request.options
-    if door is TaskOptions:
-        yield QueryError("TASKS", f"{rows}, and join tasks have no deletes; use th.join for each task")
-    if len(request.streams) != 2:
-        what = f"{rows}, and a join of more than two streams has no deletes"
-        yield QueryError("STREAM_COUNT", f"{what}; join the result of th.join with the third stream")
+    if request.bounds_watermark and len(request.streams) > 2:
+        what = f"{rows}, and equal rows of joins before the last one differ in a bound of the watermark"
+        yield QueryError("EVERY", f"{what}; leave every out")
     if request.has_tables:
         what = f"{rows}, and tables beside streams are read anew in each epoch"
         yield QueryError("CHANGES_TABLE", f"{what}; read the table as a stream too, with th.changes")
@@ -52,9 +51,12 @@ def find_changes_problems(request: JoinRequest, door: type) -> Iterator[QueryErr
         what = f"{rows}, and {name!r} may find another answer for the delete than for the insert"
         yield QueryError("PREDICATE_CHANGES", f"{what}; write the condition in SQL")
     model = request.model
-    if isinstance(model, Multiway) or (isinstance(model, Chain) and model.forwards_tuples):
+    if isinstance(model, Chain) and model.forwards_tuples:
         what = f"{rows}, and {model!r} may find a delete before its insert"
         yield QueryError("CHANGES_LATE", f"{what}; use th.Biclique or th.Matrix, or leave model out")
+    if isinstance(model, Multiway) and model.in_flight is not None:
+        what = f"{rows}, and in_flight lets tuples wait, so that their deletes wait too"
+        yield QueryError("CHANGES_LATE", f"{what}; leave in_flight out")
     if CHANGE_TYPE in (stream.alias.casefold() for stream in request.streams):
         what = f"results of changes have a column {CHANGE_TYPE!r}"
         yield QueryError("INVALID_ALIAS", f"{what}; rename the stream")
@@ -66,10 +68,25 @@ def find_state_problem(model: Model, lowered: Lowered) -> QueryError | None:
     Units that see all tuples store them by their numbers, so a delete and its insert lie at several units.
     """
     physical = lowered.physical
-    changing = [side.alias for side in physical.sides if side.has_deletes]
-    if not changing or not model.sees_all:
-        return None
-    strict = [spec.alias for spec in physical.condition.sides if spec.rules.is_strict]
+    return _refuse_state(model, physical.condition.sides, physical.lifetimes_us) if model.sees_all else None
+
+
+def find_hops_problem(model: Multiway, graph: JoinGraph) -> QueryError | None:
+    """Return an error if deleted rows would stay at the nodes of a join hop by hop for ever, else None.
+
+    Nodes cancel only what is inserted and deleted in one epoch (``thetastream.engine.multiway.admission``).
+    """
+    lifetimes = [graph.lifetime_us(stream) for stream in range(len(graph.sides))]
+    return _refuse_state(model, graph.sides, lifetimes)
+
+
+def _refuse_state(
+    model: Model, sides: Sequence[SideSpec], lifetimes_us: Sequence[int | None]
+) -> QueryError | None:
+    """Return an error if streams of changes are strict or have no window, under a model that does not bring
+    equal tuples to one unit."""
+    changing = [side.alias for side in sides if side.has_deletes]
+    strict = [side.alias for side in sides if side.rules.is_strict]
     if strict:
         what = (
             f"strict=True of {', '.join(strict)} compares a delete with its insert, and {model!r} brings them"
@@ -77,7 +94,7 @@ def find_state_problem(model: Model, lowered: Lowered) -> QueryError | None:
         return QueryError(
             "CHANGES_STATE", f"{what} to two units; use th.Biclique or th.Matrix, or leave it out"
         )
-    if None not in physical.lifetimes_us:
+    if not changing or None not in lifetimes_us:
         return None
     what = f"rows of {', '.join(changing)} may be deleted, and {model!r} would keep deleted tuples for ever"
     return QueryError("CHANGES_STATE", f"{what}; give within, or use th.Biclique or th.Matrix")

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
+from thetastream.core.columns import SIGN
 from thetastream.core.errors import QueryError
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
@@ -100,6 +101,7 @@ class TasksPlan:
             condition="; ".join(f"{name}: {plan.facts.condition}" for name, plan in self.alone.items()),
             result_time=first.result_time,
             shows_result_time=first.shows_result_time,
+            has_deletes=first.has_deletes,
             is_prompt=first.is_prompt,
             final="several tasks have no common select list",
         )
@@ -184,11 +186,13 @@ def _merge(sides: Sequence[SidePlan]) -> _MergedSide:
     own = [tuple(one for one in side.filters if one not in shared) for side in sides]
     filters = [*shared, *([Filter(_write_any(own))] if all(own) else [])]
     # 2. Compute each key for the tuples that pass a task which needs the key.
-    asked: dict[str, list[Filters]] = {}
+    asked: dict[str, tuple[str, list[Filters]]] = {}
     for side, guard in zip(sides, own, strict=True):
-        for _, text in side.computed:
-            asked.setdefault(text, []).append(guard)
-    computed = [(name_key_column(text), _write_guarded_key(text, guards)) for text, guards in asked.items()]
+        for column, text in side.computed:
+            # Late tuples are dropped before any task, so each tuple has its sign.
+            name = name_shared_column(column, text)
+            asked.setdefault(name, (text, []))[1].append(() if column == SIGN else guard)
+    computed = [(name, _write_guarded_key(text, guards)) for name, (text, guards) in asked.items()]
     # 3. Compute which tuples pass which task.
     columns = {guard: f"p{number}" for number, guard in enumerate(dict.fromkeys(filter(None, own)))}
     computed += [(column, _write_any([guard])) for guard, column in columns.items()]
@@ -213,9 +217,12 @@ def _find_shared(filters: Sequence[Filters]) -> list[Filter]:
     return [*first[:n], *(one for one in common if one not in first[:n] and one.is_of_column)]
 
 
-def name_key_column(text: str) -> str:
-    """Name a key column by a hash of its expression. So the name does not depend on the other tasks."""
-    return f"k_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+def name_shared_column(column: str, text: str) -> str:
+    """Name a key column by a hash of its expression. So the name does not depend on the other tasks.
+
+    The sign of a tuple keeps its name.
+    """
+    return SIGN if column == SIGN else f"k_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _write_any(guards: Sequence[Filters]) -> str:
@@ -243,9 +250,11 @@ def _write_guarded_key(text: str, guards: Sequence[Filters]) -> str:
 
 def _rename_keys(plan: PhysicalPlan) -> PhysicalPlan:
     """Rename the key columns of a plan to those of the shared blocks."""
-    names = [{column: name_key_column(text) for column, text in side.computed} for side in plan.sides]
+    names = [
+        {column: name_shared_column(column, text) for column, text in side.computed} for side in plan.sides
+    ]
     sides = [
-        replace(side, computed=tuple((name_key_column(text), text) for _, text in side.computed))
+        replace(side, computed=tuple((name_shared_column(*one), one[1]) for one in side.computed))
         for side in plan.sides
     ]
     return replace(plan, sides=(sides[0], sides[1]), condition=rename_columns(plan.condition, names))

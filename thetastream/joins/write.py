@@ -18,7 +18,7 @@ from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
 from thetastream.runtime.checkpoint_files import refuse_damaged
 from thetastream.runtime.flow import NotStaged, Target
-from thetastream.spark.changes import find_change_type
+from thetastream.spark.changes import find_change_type, keep_groups
 from thetastream.spark.session.configure import is_local
 from thetastream.spark.sinks.store import describe, write_into
 
@@ -104,6 +104,7 @@ def write(
     if not store.is_shared and not is_local(df.sparkSession):
         what = f"results are written by all executors, and {store} is on one machine"
         raise QueryError("STORE_FOLDER", f'{what}; name a URI, as in "hdfs://..." or "file:/shared/..."')
+    df = keep_groups(df)
     rule, punctuations = snapshots or EACH_EPOCH, None
     if rule.marks:
         built, punctuations = mark_punctuations(built, rule.marks)

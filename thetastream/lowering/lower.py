@@ -110,11 +110,7 @@ def lower(
         for filters in rewritten.filters:
             filters.append(Filter("false"))
         rewritten.notes.append(Note(window.text, "nothing", "the bounds contradict each other"))
-    # The first measure is that of the index, and near pairs are fewer.
-    measured = tuple(
-        _build_measured(one, rewritten)
-        for one in sorted(rewritten.measured, key=lambda one: (one.limit.is_far, one.limit.measure.is_cheap))
-    )
+    measured = tuple(_build_measured(one, rewritten) for one in rewritten.measured)
     condition = Condition(
         sides=(
             build_side_spec(query.streams[0], rewritten.keys[0]),
@@ -198,10 +194,15 @@ def _plan_side(
         # The unit needs the tuples that fail a filter too. In a count window, they count as well.
         # In a preserved stream, they are answered without a partner.
         computed, filters = guard_computed(filters, computed), []
-    computed += [] if stream.change_type is None else [(SIGN, write_sign(stream.alias, stream.change_type))]
+    computed += compute_sign(stream)
     # Otherwise preserved tuples would wait for tuples of this stream that pass the filters.
     moves_watermark = query.how.waits and stream.is_streaming
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried, moves_watermark)
+
+
+def compute_sign(stream: Stream) -> list[tuple[str, str]]:
+    """Return the block column with the sign of a tuple, and its SQL. There is none without deletes."""
+    return [] if stream.change_type is None else [(SIGN, write_sign(stream.alias, stream.change_type))]
 
 
 def write_sign(alias: str, change_type: str) -> str:

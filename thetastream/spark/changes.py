@@ -26,6 +26,8 @@ OF_COMMITS = ("_commit_version", "_commit_timestamp")
 """The columns of a change feed that differ between the insert and the delete of a row."""
 
 
+_OF_GROUPS = "thetastream.change_of_group"
+"""The metadata key of the type of the change of a group."""
 _RULES = "thetastream.change_rules"
 """The metadata key of what ends a query: whether a late delete does, and whether an unknown row does."""
 
@@ -153,6 +155,32 @@ def is_changes(schema: StructType) -> bool:
     return CHANGE_TYPE in schema.names and CHANGES in (schema[CHANGE_TYPE].metadata or {})
 
 
+def add_group_change(groups: DataFrame, holds: str) -> DataFrame:
+    """Add what happened to a group: ``insert`` if it has rows, by the column ``holds``, and else ``delete``.
+
+    An insert replaces the row of its group. A delete has the keys of its group alone. So these are no changes
+    that a join can read.
+    """
+    kind = F.when(F.col(quote(holds)), INSERT).otherwise(DELETE)
+    return groups.withColumn(CHANGE_TYPE, kind.alias(CHANGE_TYPE, metadata={_OF_GROUPS: True}))
+
+
+def are_groups(schema: StructType) -> bool:
+    """Whether rows are groups of changes, which ``add_group_change`` has marked."""
+    return CHANGE_TYPE in schema.names and _OF_GROUPS in (schema[CHANGE_TYPE].metadata or {})
+
+
+def keep_groups(rows: DataFrame) -> DataFrame:
+    """Return the groups of changes that have rows, without what happened to them.
+
+    Rows that are no such groups stay as they are. It is for the output modes in which each group is final or
+    is written anew.
+    """
+    if not are_groups(rows.schema):
+        return rows
+    return rows.where(F.col(CHANGE_TYPE) == INSERT).drop(CHANGE_TYPE)
+
+
 def find_change_type(what: str, rows: DataFrame) -> str | None:
     """Find the column that says what happened to a row; None if rows are only inserted.
 
@@ -161,11 +189,16 @@ def find_change_type(what: str, rows: DataFrame) -> str | None:
     Raises
     ------
     QueryError
-        CHANGES_DROPPED if ``what`` is a stream of changes, and has this column no more.
+        CHANGES_DROPPED if ``what`` is a stream of changes, and has this column no more. CHANGES_AGGREGATE if
+        it has groups of changes.
     """
     schema = rows.schema
     if is_changes(schema):
         return CHANGE_TYPE
+    if are_groups(schema):
+        message = f"{what} has groups of changes, and the delete of a group does not name its old row"
+        hint = f"select the rows in which {CHANGE_TYPE!r} is {INSERT!r}, and drop the column"
+        raise QueryError("CHANGES_AGGREGATE", f"{message}; for groups by window(result_time, ...), {hint}")
     if CHANGE_TYPE in schema.names:
         message = (
             f"{what} has a column {CHANGE_TYPE!r} that th.changes has not read: its deletes count as rows"

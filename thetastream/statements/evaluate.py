@@ -32,7 +32,12 @@ from thetastream.statements.from_clause import (
 from thetastream.statements.grouped import fold_groups, inline
 from thetastream.statements.join_results import SelectResults, evaluate_select, plan_select
 from thetastream.statements.join_select import JoinSelect
-from thetastream.statements.select import add_change_type, find_changes_problem, find_select_problems
+from thetastream.statements.select import (
+    add_change_type,
+    find_changes_problem,
+    find_select_problems,
+    refuse_changes,
+)
 
 
 @dataclass
@@ -171,8 +176,11 @@ class Evaluation:
         ((alias, frame),) = frames.items()
         clauses = select.clauses
         has_deletes = find_change_type(alias, frame) is not None
-        problem = find_changes_problem(alias, clauses) if has_deletes else None
-        raise_problems([] if problem is None else [problem])
+        if has_deletes:
+            problem = find_changes_problem(alias, clauses)
+            if problem is None and is_surely_grouped(select.items, select.group_by):
+                problem = refuse_changes(alias, "groups count a delete as a row unless a join makes them")
+            raise_problems([] if problem is None else [problem])
         if frame.isStreaming:
             raise_problems(list(find_endless(clauses)))
             if select.is_distinct:

@@ -35,6 +35,7 @@ from thetastream.joins.ask.window import read_every
 from thetastream.joins.joined import Foldable, Joined, PlannedInput
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
+from thetastream.spark.changes import add_group_change
 from thetastream.statements.join_select import JoinSelect, find_names_in, is_star
 from thetastream.statements.select import write_out_stars
 
@@ -115,7 +116,7 @@ def fold_groups(
     try:
         with unlogged():
             rows = _select_merged(spark, folding, views)
-            types = [field.dataType for field in rows.schema]
+            types = [field.dataType for field in rows.schema][: len(over_pairs.columns)]
     except AnalysisException as error:
         names = (error.getMessageParameters() or {}).get("objectName", "")
         raise NotFoldable(f"{names or error.getCondition()} is no group and no measure") from None
@@ -124,22 +125,36 @@ def fold_groups(
     how = f"units fold {folding.describe()}; Spark merges their views"
     if folding.lazy is not None:
         how += f", which wait while the watermark moves by {join_select.every}"
-    return MergedViews(rows.toDF(*over_pairs.columns), join, how)
+    return MergedViews(rows.toDF(*over_pairs.columns, *rows.columns[len(types) :]), join, how)
 
 
 def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> DataFrame:
-    """Evaluate the select list and HAVING over the merged views."""
+    """Evaluate the select list and HAVING over the merged views.
+
+    If matches may be deleted, a group leaves the answer with its last match. Its aggregates are NULL then,
+    and over streams, the last column says that it is deleted. A single group without keys is never deleted.
+    """
     keys = [f"{sql} AS {quote(name)}" for sql, name in folding.keys]
-    merges = [f"{sql} AS {quote(name)}" for sql, name in folding.merges.items()]
+    merges, plain = dict(folding.merges), f"1 AS {_PLAIN}"
+    loses_groups = folding.rows is not None and bool(keys)
+    if loses_groups:
+        holds = f"sum({quote(str(folding.rows))}) > 0"
+        merges = {f"CASE WHEN {holds} THEN {sql} END": name for sql, name in merges.items()}
+        plain = f"{holds} AS {_PLAIN}"
+    named = [f"{sql} AS {quote(name)}" for sql, name in merges.items()]
     # With this plain column, Spark refuses a select list that contains an aggregate.
-    merged = f"SELECT {', '.join([*keys, *merges, f'1 AS {_PLAIN}'])}\nFROM {{views}}"
+    merged = f"SELECT {', '.join([*keys, *named, plain])}\nFROM {{views}}"
     if keys:
         merged += f"\nGROUP BY {', '.join(sql for sql, _ in folding.keys)}"
     # HAVING may use names of the select list.
     having = escape_braces(folding.having) if folding.having else "true"
     query = f"SELECT {_PLAIN}, {escape_braces(folding.items)}, ({having}) AS {_HAVING}\nFROM {{merged}}"
-    rows = spark.sql(query, merged=spark.sql(merged, views=views))
-    return rows.where(F.col(_HAVING)).drop(_PLAIN, _HAVING)
+    rows = spark.sql(query, merged=spark.sql(merged, views=views)).where(F.col(_HAVING))
+    if loses_groups and views.isStreaming:
+        rows = add_group_change(rows, _PLAIN)
+    elif loses_groups:
+        rows = rows.where(F.col(_PLAIN))
+    return rows.drop(_PLAIN, _HAVING)
 
 
 def _plan_waiting(
@@ -176,6 +191,7 @@ def _compute(given: PlannedInput, stream: Stream, join: FinalJoin, folding: Fold
     if names is None:
         raise NotFoldable(f"the condition reads all columns of {alias}")
     frame = given.dataframe()
+    names |= set() if stream.change_type is None else {stream.change_type}
     narrow = select_fields(frame.schema, names, frame.isStreaming).names
     # With any metadata, a copy of the event time loses the mark of the watermark.
     made = [

@@ -18,6 +18,7 @@ from thetastream.core.spans import read_trigger
 from thetastream.families.options import StatementOptions, takes
 from thetastream.families.views.planner import is_surely_grouped
 from thetastream.models.base import Model, ModelName
+from thetastream.spark.changes import keep_groups
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 from thetastream.statements.sql import run_script
 
@@ -111,6 +112,7 @@ def insert(
     if sink is not None and sink.kept is not None:
         raise_problems(find_store_mode_problems(last.select, mode))
     rows = run_script(spark, statements, streams, model, options)
+    rows = rows if mode == "update" else keep_groups(rows)
     if sink is None:
         rows = _name_by_position(spark, text, head, rows)
     kept = None if sink is None else sink.kept

@@ -19,7 +19,7 @@ from thetastream.joins.plan import Built, Plan, remember_built
 from thetastream.joins.planning import plan_join
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.join_select import JoinSelect, find_names, find_names_in
-from thetastream.statements.select import find_changes_problem, select_rows
+from thetastream.statements.select import find_changes_problem, refuse_changes, select_rows
 
 
 def plan_select(join_select: JoinSelect) -> Joined:
@@ -96,6 +96,10 @@ def evaluate_select(spark: SparkSession, join_select: JoinSelect, join: Joined) 
     try:
         rows, join, how = fold_groups(spark, join_select, join, rows)
     except NotFoldable as reason:
+        if join.facts.has_deletes:
+            raise refuse_changes(
+                " and ".join(join_select.frames), f"units cannot fold their groups: {reason}"
+            ) from None
         if join_select.every is not None:
             what = "every delays the views of units, but pairs leave the units of this query"
             raise QueryError("EVERY", f"{what}: {reason}; leave every={join_select.every!r} out") from None

@@ -12,7 +12,6 @@ from thetastream.conditions import Phrase, make_error_at, tokenize
 from thetastream.conditions.clauses import SelectClauses
 from thetastream.core.columns import CHANGE_TYPE, MARK
 from thetastream.core.errors import QueryError, raise_problems
-from thetastream.families.views.planner import is_surely_grouped
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
@@ -38,14 +37,15 @@ class Selected(NamedTuple):
 
 
 def find_changes_problem(name: str, clauses: SelectClauses) -> QueryError | None:
-    """Return an error if a SELECT over rows of ``name`` that may be deleted would count a delete as a row."""
-    is_grouped = is_surely_grouped(clauses.items, clauses.group_by) or clauses.having is not None
-    return refuse_changes(name) if is_grouped or clauses.is_distinct or clauses.tail else None
+    """Return an error if a SELECT over rows of ``name`` that may be deleted has more than groups of them."""
+    words = ["DISTINCT"] * clauses.is_distinct + ["HAVING"] * (clauses.having is not None)
+    words += [clause.tokens[0].keyword for clause in clauses.tail]
+    return refuse_changes(name, f"{words[0]} counts a delete as a row") if words else None
 
 
-def refuse_changes(name: str) -> QueryError:
+def refuse_changes(name: str, why: str) -> QueryError:
     """Make the error of a SELECT over rows of ``name`` that may be deleted."""
-    what = f"rows of {name} may be deleted, and groups, DISTINCT, ORDER BY and LIMIT count a delete as a row"
+    what = f"rows of {name} may be deleted, and {why}"
     return QueryError("CHANGES_AGGREGATE", f"{what}; write the rows into a store, and ask the store")
 
 
@@ -64,9 +64,8 @@ def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> S
     clauses = join_select.clauses
     rows = _add_names(join_select, join)
     items = write_out_stars(clauses.items, join_select.star)
-    if join.facts.has_deletes:
-        if _is_grouped(spark, clauses, items, rows):
-            raise refuse_changes(" and ".join(join_select.frames))
+    is_grouped = _is_grouped(spark, clauses, items, rows)
+    if join.facts.has_deletes and not is_grouped:
         items = add_change_type(items)
     is_bounded = clauses.is_distinct and rows.isStreaming and clauses.group_by is None
     word = "SELECT DISTINCT" if clauses.is_distinct and not is_bounded else "SELECT"
@@ -89,7 +88,7 @@ def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> S
         result = result.dropDuplicatesWithinWatermark(columns[1:]).drop(DISTINCT_TIME)
     is_whole = len(clauses.phrases) == 1 and not clauses.is_distinct
     listed = tuple(item.text for item in tokenize(items).split_at_commas()) if is_whole else None
-    return Selected(result, _is_grouped(spark, clauses, items, rows), listed)
+    return Selected(result, is_grouped, listed)
 
 
 def find_select_problems(spark: SparkSession, join_select: JoinSelect) -> list[QueryError]:

@@ -19,7 +19,7 @@ from thetastream.families.options import StatementOptions, list_options, refuse_
 from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.compose.lookups import leave_unstaged
 from thetastream.models.base import Model, ModelName
-from thetastream.spark.changes import is_changes
+from thetastream.spark.changes import are_groups, is_changes
 from thetastream.statements.evaluate import Evaluation, read_inputs
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def name_columns(text: str, head: View | Insert, rows: DataFrame) -> DataFrame:
     if not head.columns:
         return rows
     names = list(head.columns)
-    if is_changes(rows.schema) and rows.columns[-1] == CHANGE_TYPE != names[-1]:
+    has_change = is_changes(rows.schema) or are_groups(rows.schema)
+    if has_change and rows.columns[-1] == CHANGE_TYPE != names[-1]:
         names.append(CHANGE_TYPE)
     if len(names) != len(rows.columns):
         what = f"{len(head.columns)} columns are named, but the SELECT has {len(rows.columns)}"

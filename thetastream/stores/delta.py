@@ -242,7 +242,9 @@ def _import() -> Any:
     return deltalake
 
 
-def apply_changes_to(path: str, description: Description, changes: pa.Table, query: str, epoch: int) -> bool:
+def apply_changes_to(
+    path: str, description: Description, changes: pa.Table, query: str, epoch: int, *, by_key: bool = False
+) -> bool:
     """Apply the changes of an epoch to a Delta table, in one commit.
 
     The commit has the epoch as a transaction of Delta, so that an epoch that runs again changes nothing.
@@ -258,6 +260,8 @@ def apply_changes_to(path: str, description: Description, changes: pa.Table, que
     query : str
         The identifier of the query.
     epoch : int
+    by_key : bool
+        Whether a delete names the key of its row only, and not the other values.
 
     Returns
     -------
@@ -292,7 +296,7 @@ def apply_changes_to(path: str, description: Description, changes: pa.Table, que
         is_row = " AND ".join(
             f"(t.{_quote(field.name)} IS NOT DISTINCT FROM s.{_quote(field.name)})"
             for field in schema
-            if not pa.types.is_nested(field.type)
+            if not by_key and not pa.types.is_nested(field.type)
         )
         kind, other = f"s.{_quote(CHANGE_TYPE)}", [_quote(CHANGE_TYPE)]
         try:
@@ -304,7 +308,7 @@ def apply_changes_to(path: str, description: Description, changes: pa.Table, que
                     target_alias="t",
                     commit_properties=properties,
                 )
-                merger = merger.when_matched_delete(f"{kind} = '{DELETE}' AND {is_row}")
+                merger = merger.when_matched_delete(f"{kind} = '{DELETE}' AND {is_row or 'true'}")
                 merger = merger.when_matched_update_all(f"{kind} = '{INSERT}'", except_cols=other)
                 merger.when_not_matched_insert_all(f"{kind} = '{INSERT}'", except_cols=other).execute()
         except deltalake.exceptions.CommitFailedError:

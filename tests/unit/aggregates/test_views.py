@@ -83,6 +83,43 @@ def test_a_view_is_what_a_nested_loop_counts(pieces, has_condition):
     assert comparable(found) == comparable(nested_loop(kept))
 
 
+small = st.one_of(st.none(), st.integers(-8, 8))
+signed_matches = st.tuples(st.sampled_from([None, "u"]), ints, small, st.sampled_from([1, -1]))
+
+
+@given(st.lists(st.lists(signed_matches, max_size=12), max_size=5), st.booleans())
+def test_deleted_matches_are_taken_out_of_counts_and_sums(pieces, has_condition):
+    n, x = SideColumn(Side.LEFT, "n"), SideColumn(Side.RIGHT, "x")
+    where = Calculation(LESS, (x, n), "boolean", False) if has_condition else None
+    measures = [MatchCount(), None], [ValueCount(), n], [Total(), n], [WideTotal(), n], [Total(), x]
+    fold = Fold(((Side.LEFT, "k"),), tuple(Measure(*one) for one in measures), where=where, has_deletes=True)
+    view = LocalView(fold)
+    for piece in pieces:
+        k, ns, xs, signs = zip(*piece, strict=True) if piece else ([],) * 4
+        left = {"k": pa.array(k, pa.string()), "n": pa.array(ns, pa.decimal128(20, 0))}
+        right = pa.RecordBatch.from_pydict({"x": pa.array(xs, pa.float64())})
+        view.add(Matches(pa.RecordBatch.from_pydict(left), right, pa.array(signs, pa.int8())))
+    wanted = defaultdict(lambda: [0, 0, None, None, None])
+    for k, n, x, sign in (match for piece in pieces for match in piece):
+        if has_condition and (n is None or x is None or x >= n):
+            continue
+        row = wanted[k]
+        row[0] += sign
+        row[1] += sign * (n is not None)
+        for place, value in ((2, n), (3, n), (4, x)):
+            row[place] = row[place] if value is None else (row[place] or 0) + sign * value
+    found = {key: row for batch in view.rows() for key, *row in zip(*batch.to_pydict().values(), strict=True)}
+    assert found == wanted
+
+
+def test_a_sum_takes_out_the_least_number_of_a_narrow_type():
+    fold = Fold((), (Measure(Total(), SideColumn(Side.LEFT, "n")),), has_deletes=True)
+    view = LocalView(fold)
+    left = pa.RecordBatch.from_pydict({"n": pa.array([-128, -128, 5], pa.int8())})
+    view.add(Matches(left, left, pa.array([1, -1, -1], pa.int8())))
+    assert view.rows()[0].to_pydict() == {"m0": [Decimal(-5)]}
+
+
 def test_a_view_stays_small_and_sums_beyond_int64():
     view = LocalView(Fold(((Side.LEFT, "k"),), (Measure(Total(), SideColumn(Side.RIGHT, "x")),)))
     keys = pa.array(range(40_000))

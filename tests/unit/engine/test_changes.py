@@ -28,6 +28,7 @@ from thetastream.core.condition import (
 )
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.sides import Side
+from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.store import chained_index
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -99,15 +100,19 @@ class Run:
         return sum(getattr(counters, name) for counters in self._run.counters)
 
     def _make(self, changes: list[Change], side: int) -> pa.RecordBatch | None:
-        if not changes:
-            return None
-        columns = {
-            name: pa.array([change.row[n] for change in changes], pa.int64())
-            for n, name in enumerate(COLUMNS)
-        }
-        if self._signed[side]:
-            columns[SIGN] = pa.array([change.sign for change in changes], pa.int8())
-        return pa.RecordBatch.from_pydict(columns)
+        batch = make_batch(changes)
+        return batch if batch is None or self._signed[side] else batch.drop_columns([SIGN])
+
+
+def make_batch(changes: list[Change]) -> pa.RecordBatch | None:
+    """Make the block of changes of one stream; None if there are none."""
+    if not changes:
+        return None
+    columns = {
+        name: pa.array([change.row[n] for change in changes], pa.int64()) for n, name in enumerate(COLUMNS)
+    }
+    signs = pa.array([change.sign for change in changes], pa.int8())
+    return pa.RecordBatch.from_pydict({**columns, SIGN: signs})
 
 
 def matches_in(window: int | None) -> Callable[[Row, Row], bool]:
@@ -187,6 +192,25 @@ def test_a_stream_without_deletes_joins_one_with_deletes(signed: tuple[bool, boo
     for epoch, expected in replay(history, WINDOW, signed):
         run.epoch(*epoch)
         assert run.output == expected
+
+
+def test_tasks_that_share_streams_have_the_net_join_of_their_own_windows() -> None:
+    history, spans = draw_history(random.Random(6), 20, make_row, has_watermark=True), (WINDOW, 3)
+    specs = []
+    for span in spans:
+        window = Dimension(Side.LEFT, TIME, Bound(TIME, -span), Bound(TIME, span))
+        unit = replace(IN_WINDOW, condition=replace(CONDITION, window=window))
+        specs.append(TaskSpec(f"within {span}", TwoStreamSpec(unit, Biclique(2))))
+    run, found = LocalRun(SharedTasksSpec(tuple(specs))), (Pairs(), Pairs())
+    n_late = 0
+    for (epoch, expected), (_, narrower) in zip(*(replay(history, span) for span in spans), strict=True):
+        batches = [make_batch(changes) for changes in (epoch.left, epoch.right)]
+        for columns in run.epoch(batches, epoch.watermark):
+            for task, *values in zip(*(column.to_pylist() for column in columns), strict=True):
+                found[task][tuple(values[:4]), tuple(values[4:8])] += values[8]
+        n_late += sum(counters.late_deletes for counters in run.counters)
+        assert tuple(map(drop_zeros, found)) == (expected, narrower)
+    assert n_late
 
 
 @pytest.mark.slow

@@ -17,9 +17,10 @@ from thetastream.core.shed import Shed
 from thetastream.core.sides import Side
 from thetastream.families.answers import ANSWERS
 from thetastream.families.changes import find_changes_problems
-from thetastream.families.options import JoinOptions, StatementOptions, TaskOptions
+from thetastream.families.hops.plan import HOPS
 from thetastream.families.pairs.plan import PAIRS
 from thetastream.families.request import JoinRequest
+from thetastream.families.tasks import share
 from thetastream.joins.sources import find_sources
 from thetastream.models import REGISTRY
 from thetastream.runtime.flow import Emitted, RunContext
@@ -41,46 +42,41 @@ PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",)))
 
 
 @pytest.mark.parametrize(
-    ("condition", "changed", "door"),
+    ("condition", "changed"),
     [
-        ("TASKS", {}, TaskOptions),
-        ("STREAM_COUNT", {"aliases": "abc"}, JoinOptions),
-        ("HOW", {"how": find_nearest(th.Nearest(1, by="a.x - b.x"))}, JoinOptions),
-        ("COUNT_WINDOW", {"within": th.Rows(5)}, JoinOptions),
-        ("ORDER", {"options": {"order": "strict"}}, JoinOptions),
-        ("SHED", {"run": RunContext(shed=Shed("100 B", "200 B"))}, JoinOptions),
-        ("CANNOT_SCALE", {"options": {"max_units": 8}}, JoinOptions),
-        ("PREDICATE_CHANGES", {"predicates": (PREDICATE,)}, JoinOptions),
-        ("CHANGES_LATE", {"model": th.Chain(2)}, JoinOptions),
-        ("CHANGES_LATE", {"model": th.Ring(2)}, JoinOptions),
-        ("SPARK_JOIN", {"keeps_spark_join": True}, JoinOptions),
+        ("EVERY", {"aliases": "abc", "bounds_watermark": True}),
+        ("HOW", {"how": find_nearest(th.Nearest(1, by="a.x - b.x"))}),
+        ("COUNT_WINDOW", {"within": th.Rows(5)}),
+        ("ORDER", {"options": {"order": "strict"}}),
+        ("SHED", {"run": RunContext(shed=Shed("100 B", "200 B"))}),
+        ("CANNOT_SCALE", {"options": {"max_units": 8}}),
+        ("PREDICATE_CHANGES", {"predicates": (PREDICATE,)}),
+        ("CHANGES_LATE", {"model": th.Chain(2)}),
+        ("CHANGES_LATE", {"model": th.Ring(2, in_flight=9), "aliases": "abc"}),
+        ("SPARK_JOIN", {"keeps_spark_join": True}),
     ],
 )
-def test_what_a_join_of_changes_cannot_have(condition: str, changed: dict[str, Any], door: type) -> None:
-    found = list(find_changes_problems(make_changes(**changed), door))
+def test_what_a_join_of_changes_cannot_have(condition: str, changed: dict[str, Any]) -> None:
+    found = list(find_changes_problems(make_changes(**changed)))
     assert [problem.condition for problem in found] == [condition]
     assert "rows of a may be deleted" in found[0].message
-    assert not list(find_changes_problems(make_request(ON, **changed), door))
-
-
-def test_a_statement_may_join_changes() -> None:
-    assert not list(find_changes_problems(make_changes(), StatementOptions))
+    assert not list(find_changes_problems(make_request(ON, **changed)))
 
 
 def test_tables_beside_changes_and_an_alias_of_the_column_are_refused() -> None:
     request = make_changes()
     left, right = request.streams
     beside = replace(request, streams=(left, replace(right, is_streaming=False)))
-    assert [one.condition for one in find_changes_problems(beside, JoinOptions)] == ["CHANGES_TABLE"]
+    assert [one.condition for one in find_changes_problems(beside)] == ["CHANGES_TABLE"]
     named = replace(request, streams=(replace(left, alias="_change_type"), right))
-    assert [one.condition for one in find_changes_problems(named, JoinOptions)] == ["INVALID_ALIAS"]
+    assert [one.condition for one in find_changes_problems(named)] == ["INVALID_ALIAS"]
 
 
 @pytest.mark.parametrize("model", [th.Biclique(2), th.Matrix(2, 2), None], ids=repr)
 @pytest.mark.parametrize("within_us", [5_000_000, None])
 def test_units_get_the_sign_and_emit_it(model: Any, within_us: int | None) -> None:
     request = make_changes(model=model, within_us=within_us)
-    assert not list(find_changes_problems(request, JoinOptions))
+    assert not list(find_changes_problems(request))
     planned = PAIRS.plan(request)
     flow = planned.flow()
     left, right = flow.sides
@@ -106,11 +102,43 @@ def test_a_join_without_changes_is_planned_as_before() -> None:
     assert change == "the changes of 'a' was not set, it is inserts and deletes"
 
 
-@pytest.mark.parametrize("model", [th.Split(2), th.Chain(2, fast_forward=True)], ids=repr)
+@pytest.mark.parametrize("model", [th.Split(2), th.Chain(2, fast_forward=True), th.Ring(2)], ids=repr)
 def test_models_that_scatter_equal_tuples_need_a_window(model: Any) -> None:
     assert PAIRS.plan(make_changes(model=model)).model == model
     with pytest.raises(QueryError, match="CHANGES_STATE"):
         PAIRS.plan(make_changes(model=model, within_us=None))
+
+
+@pytest.mark.parametrize(
+    "model", [th.Ring(2, hops="epoch"), th.Ring(2, hops="mailbox"), th.ATR(2), th.CTR(2)]
+)
+def test_nodes_get_the_signs_and_emit_their_product(model: Any) -> None:
+    def make(**asked: Any) -> JoinRequest:
+        on = "a.k = b.k AND b.x < c.x"
+        return make_changes(on, "ac", aliases="abc", model=model, **asked)
+
+    planned = HOPS.plan(make(within_us=5_000_000))
+    assert not list(find_changes_problems(planned.request))
+    flow = planned.flow()
+    assert [side.has_deletes for side in flow.sides] == [True, False, True]
+    assert flow.stages[0].output.columns[-1] == "w tinyint"
+    assert planned.facts.has_deletes
+    assert isinstance(planned.facts.emitted, Emitted)
+    assert find_sources(planned.facts.emitted, None)[-1] == ChangeType()
+    with pytest.raises(QueryError, match=r"CHANGES_STATE.*rows of a, c may be deleted.*for ever"):
+        HOPS.plan(make(within_us=None))
+    request = make(within_us=5_000_000)
+    strict = replace(request.streams[0], rules=ChangeRules(is_strict=True))
+    with pytest.raises(QueryError, match=r"CHANGES_STATE.*strict=True of a"):
+        HOPS.plan(replace(request, streams=(strict, *request.streams[1:])))
+
+
+def test_tasks_share_the_sign_of_a_tuple() -> None:
+    plans = {name: PAIRS.plan(make_changes(f"{ON} AND a.x > {n}")) for n, name in enumerate("st")}
+    flow = share(plans).flow()
+    assert [name for name, _ in flow.sides[0].computed if name == SIGN] == [SIGN]
+    assert dict(flow.sides[0].computed)[SIGN].startswith("CAST(CASE")
+    assert flow.stages[0].output.columns[-1] == "w tinyint"
 
 
 def test_what_ends_a_query_is_told_to_the_units_and_no_part_of_its_identity() -> None:
@@ -140,7 +168,7 @@ def test_the_planner_chooses_a_model_that_forgets_deleted_tuples() -> None:
 @pytest.mark.parametrize("residual", ["", " AND hash(a.x, b.x) > 0"], ids=["units", "residual"])
 def test_units_that_answer_each_tuple_get_the_sign_and_emit_it(how: str, residual: str) -> None:
     request = make_changes(f"{ON} AND a.x > 3 AND b.x > 3{residual}", "ab", how=how)
-    assert not list(find_changes_problems(request, JoinOptions))
+    assert not list(find_changes_problems(request))
     planned = ANSWERS.plan(request)
     flow = planned.flow()
     for side in flow.sides:

@@ -34,6 +34,7 @@ from thetastream.lowering.domains import quote
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
+from thetastream.spark.changes import keep_groups
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.event_time import mark_event_time
@@ -285,6 +286,7 @@ def _start(results: DataFrame, job: Job, until_caught_up: bool) -> StreamingQuer
     if job.sink.kept is not None:
         trigger = AVAILABLE_NOW if until_caught_up else job.trigger
         return job.sink.kept.start(results, job.checkpoint, trigger, job.name)
+    results = results if job.sink.mode == "update" else keep_groups(results)
     writer = results.writeStream.format(job.sink.format).outputMode(job.sink.mode)
     for key, value in job.sink.options.items():
         writer = writer.option(key, write_option(value))

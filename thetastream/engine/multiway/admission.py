@@ -2,6 +2,10 @@
 
 Every node receives all new tuples, so all nodes give them the same numbers and places. Under count windows,
 tuples are numbered before they are filtered, because a window counts the tuples that fail the filters too.
+
+A tuple that is inserted and deleted in one epoch has one place in the global order, so both vanish. Of
+different epochs, an insert and its delete stay both: a partial result that began between them must still meet
+the insert alone. They have different places, so they are never equal when segments are merged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from thetastream.core.cancellation import cancel
 from thetastream.core.columns import BORN, SEQUENCE, name_seen_column
 from thetastream.core.keys import Int64s
 from thetastream.engine.arrival import drop_late, keep_passing, read_times
@@ -56,6 +61,7 @@ def admit(
     timely: list[tuple[int, pa.RecordBatch]] = []
     for stream, batch in enumerate(batches):
         if batch is not None:
+            batch = cancel(batch)
             timely.append((stream, drop_late(batch, stream, sides[stream], clock.late_us, counters)))
     if query.graph.counts is not None:
         yield from _admit_by_number(query, decisions, timely)

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.columns import BORN, EARLIEST, LATEST, SEQUENCE, name_seen_column
+from thetastream.core.cancellation import read_signs
+from thetastream.core.columns import BORN, EARLIEST, LATEST, SEQUENCE, SIGN, name_seen_column
 from thetastream.core.condition import (
     TIME,
     Bound,
@@ -51,8 +52,13 @@ Clock = tuple[Key, int | None, int | None]
 
 
 def list_member_columns(graph: JoinGraph, members: Sequence[int]) -> list[str]:
-    """List the block columns of a partial result: payload and computed keys of its members."""
-    return [column for i in members for column in (*graph.sides[i].columns, *graph.sides[i].computed)]
+    """List the block columns of a partial result: payload and computed keys of its members, and its sign.
+
+    The sign is the product of the signs of its members. It is not there if no member has deletes.
+    """
+    sides = [graph.sides[i] for i in members]
+    columns = [column for side in sides for column in (*side.columns, *side.computed) if column != SIGN]
+    return columns + [SIGN] * any(side.has_deletes for side in sides)
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,13 @@ def join_columns(
 ) -> dict[str, pa.Array]:
     """Combine the block columns of the tuples that a hop has joined. ``born`` is the place of the origin."""
     theirs = list_member_columns(graph, [hop.target])
-    return dict(zip(members.schema.names, members.columns, strict=True)) | {
+    columns = dict(zip(members.schema.names, members.columns, strict=True)) | {
         name: target.column(name) for name in theirs
     }
+    signs, their_signs = read_signs(members), read_signs(target)
+    if signs is not None and their_signs is not None:
+        columns[SIGN] = pa.array(signs * their_signs)
+    return columns
 
 
 def describe_stored_side(graph: JoinGraph, stream: int) -> SideSpec:

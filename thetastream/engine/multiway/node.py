@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts
-from thetastream.core.columns import BORN, EARLIEST, LATEST, OLDEST
+from thetastream.core.columns import BORN, EARLIEST, LATEST, OLDEST, SIGN
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.engine.arrival import read_times
@@ -119,7 +119,8 @@ class MultiwayNode:
         return merge_partial_results(found)
 
     def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
-        """Run one epoch and yield the payload columns of complete results, stream after stream."""
+        """Run one epoch and yield the payload columns of complete results, stream after stream, and their
+        signs if a stream has deletes."""
         # 1. Read the messages, and expire the tuples that nothing can join any more.
         peers = inbox.peers
         self._has_left = peers.has_left(clock.epoch)
@@ -279,18 +280,19 @@ class MultiwayNode:
         is_last = partial.n_members + 1 == self._spec.n_streams
         residual = Residual(hop.plan.condition)
         self.counters.probed += len(rows)
-        for one in index.probe(rows, RowFacts(payload), hop.plan):
-            self.counters.candidates += one.n_compared
-            found, stored = residual.keep(Side.LEFT, payload, one)
+        for found, partner, stored, candidates in index.probe(rows, RowFacts(payload), hop.plan):
+            self.counters.candidates += candidates
+            found, stored = residual.keep(Side.LEFT, payload, found, partner, stored)
             if not len(found):
                 continue
-            joined, targets = payload.take(found), one.payload.take(stored)
+            joined, targets = payload.take(found), partner.take(stored)
             if self._overlap is not None:
                 joined, targets = self._overlap.join(joined, targets, is_last)
             columns = join_columns(self._spec.graph, hop, joined, targets)
             if is_last:
                 self.counters.matched += joined.num_rows
-                yield [columns[name] for side in self._spec.graph.sides for name in side.columns]
+                names = [name for side in self._spec.graph.sides for name in side.columns]
+                yield [columns[name] for name in (*names, *([SIGN] if SIGN in columns else []))]
                 continue
             names = [*list_member_columns(self._spec.graph, everyone), *self._spec.graph.origin_columns]
             names += [OLDEST] * (self._overlap is not None)

@@ -32,6 +32,7 @@ from thetastream.lowering.lower import (
     build_side_spec,
     choose_archive_period,
     choose_index,
+    compute_sign,
     guard_computed,
     remove_event_times,
 )
@@ -118,6 +119,7 @@ def lower_graph(
         if counts is not None and own:
             # The window counts the tuples that fail a filter too.
             computed, own = guard_computed(own, computed), []
+        computed += compute_sign(stream)
         sides.append(SidePlan(stream.alias, tuple(own), tuple(computed), stream.carried))
     on = list_conditions([phrase.text for phrase in conjuncts], predicates)
     return LoweredGraph(tuple(sides), graph, tuple(residual), tuple(notes), on)

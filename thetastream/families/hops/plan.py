@@ -16,6 +16,7 @@ from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.families.base import Facts
+from thetastream.families.changes import find_hops_problem
 from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, estimate_load
 from thetastream.families.hops.explain import explain_multiway
 from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
@@ -27,7 +28,7 @@ from thetastream.families.hops.one_epoch import (
     find_reason_against,
 )
 from thetastream.families.options import Objective
-from thetastream.families.pairs.choose import Choose, find_semantic_problem, find_shed_problem
+from thetastream.families.pairs.choose import Choose, find_shed_problem
 from thetastream.families.pairs.flow import describe_pairs, open_choice
 from thetastream.families.request import RESULTS_OF_MORE, JoinRequest, Refusal, find_answers_problems
 from thetastream.families.result_time import write_result_time
@@ -84,6 +85,7 @@ class HopsPlan:
             condition=" AND ".join(list_conditions(query.on, query.predicates)),
             result_time=write_result_time(query.streams),
             shows_result_time=query.has_result_time,
+            has_deletes=any(stream.change_type is not None for stream in query.streams),
             # With a mailbox, a result may be found epochs after its last tuple came.
             is_prompt=not self.spec.has_messages,
             longest_window_us=max(query.within_us or (0,)),
@@ -160,14 +162,15 @@ class HopsFamily:
         request = request.with_problems(problems).prepare_run(has_mailbox)
         if not request.is_streaming:
             model = model.on_one_node
-        shed = request.run.shed
-        unfit = find_shed_problem(shed, model) or find_semantic_problem(shed, None)
+        unfit = find_shed_problem(request.run.shed, model)
         query = request.with_problems([] if unfit is None else [unfit]).query(counts)
         # 2. Turn the condition into hops.
         lowered = lower_graph(
             query.streams, query.conjuncts, query.predicates, query.within_us, request.resolver, counts
         )
         graph, ties = lowered.graph, list_ties(query)
+        endless = find_hops_problem(model, graph)
+        raise_problems([] if endless is None else [endless])
         hops = choose_hop_orders(model, query, request.statistics)
         statistics = request.statistics or Statistics()
         estimate = partial(estimate_load, query.streams, graph, hops.orders, ties)

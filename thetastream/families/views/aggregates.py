@@ -46,6 +46,8 @@ class Aggregates:
             where, end = phrase.slice(end + 3, shut), shut + 1
         if not arguments or not _is_taken(aggregate, arguments):
             raise NotFoldable(f"{phrase.slice(n, end).text} is not folded")
+        if self.has_deletes and not aggregate.takes_deletes:
+            raise NotFoldable(f"a deleted row cannot be taken out of {phrase.slice(n, end).text}")
         # 2. Write its SQL over views.
         merge = aggregate.merge(self._read(token.keyword, arguments, where))
         return end, self._folding.merges.setdefault(merge, f"{PREFIX}a{len(self._folding.merges)}")
@@ -71,6 +73,11 @@ class Aggregates:
     def is_ansi(self) -> bool:
         """Whether an overflow is an error in Spark."""
         return self._expressions.resolver.is_ansi
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether matches may be deleted."""
+        return self._folding.rows is not None
 
     def plan_checks(self, checks: Sequence[str]) -> Computed | Calculated | None:
         """Plan the condition that all checks are true. It is None without checks.
@@ -130,6 +137,10 @@ class FoldedCall:
     @property
     def is_ansi(self) -> bool:
         return self.aggregates.is_ansi
+
+    @property
+    def has_deletes(self) -> bool:
+        return self.aggregates.has_deletes
 
     @property
     def presence(self) -> str:

@@ -128,7 +128,9 @@ def describe_views(plan: PhysicalPlan, folding: Folding) -> tuple[Output, Fold, 
     if lazy is not None:
         left, right = (None if column is None else at(column)[0].name for column in folding.bounds)
         lazy = replace(lazy, bounds=(left, right))
-    fold = Fold(tuple(groups), tuple(measures), times, folding.pane, lazy, where)
+    fold = Fold(
+        tuple(groups), tuple(measures), times, folding.pane, lazy, where, has_deletes=folding.rows is not None
+    )
     sides = tuple(
         replace(spec, columns=fold.columns(side))
         for side, spec in zip(Side, plan.condition.sides, strict=True)

@@ -85,6 +85,9 @@ class Folding:
     items: str = ""
     """The select list over keys and merges. It contains no aggregates."""
     having: str | None = None
+    rows: str | None = None
+    """The column of the views with the number of matches that are not deleted, if matches may be deleted. A
+    group without such matches leaves the answer."""
     lazy: ViewDelays | None = None
     """How long views wait for later epochs."""
     bounds: tuple[Computed | None, Computed | None] = (None, None)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from math import gcd
 
 from thetastream.aggregates import REGISTRY, NotFoldable
+from thetastream.aggregates.simple import MatchCount
 from thetastream.conditions import Phrase
 from thetastream.conditions.names import find_references
 from thetastream.core.errors import QueryError
@@ -50,7 +51,9 @@ def plan_folding(
         If units cannot fold the statement. The message gives the reason.
     """
     try:
-        return _plan(items, group_by, having, join.checks, Expressions(given, join, resolver, result_time))
+        has_deletes = any(stream.change_type is not None for stream in join.streams)
+        expressions = Expressions(given, join, resolver, result_time)
+        return _plan(items, group_by, having, join.checks, expressions, has_deletes)
     except QueryError as error:
         raise NotFoldable(error.message) from None
 
@@ -61,9 +64,12 @@ def _plan(
     having: Phrase | None,
     checks: Sequence[str],
     expressions: Expressions,
+    has_deletes: bool,
 ) -> Folding:
     folding = Folding()
     groups, aggregates = Groups(expressions, folding), Aggregates(expressions, folding)
+    if has_deletes:
+        (folding.rows,) = aggregates.measure(MatchCount(), (), None)
     if group_by is not None:
         for part in expressions.qualify(group_by).split_at_commas():
             groups.add(part)

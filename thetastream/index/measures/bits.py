@@ -13,16 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import (
-    Bools,
-    MeasureLimit,
-    NearestSearch,
-    Proposal,
-    Singles,
-    Values,
-    collect_places,
-)
-from thetastream.index.measures.scores import ScoredMeasure
+from thetastream.core.measure import Bools, MeasureLimit, PairMeasure, Values, collect_places
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -40,7 +31,7 @@ class Words:
         return self.words.nbytes + self.is_null.nbytes
 
 
-class Hamming(ScoredMeasure):
+class Hamming(PairMeasure):
     """The number of bits in which two integers differ."""
 
     name = "bit_count"
@@ -67,26 +58,13 @@ class Hamming(ScoredMeasure):
         stored: Any,
         rows: range,
         capacity: int,
-    ) -> Iterator[Proposal]:
+    ) -> Iterator[tuple[Int64s, Int64s]]:
         from thetastream.kernels import select_bits  # loads Numba
 
         least, most = find_interval(limit)
-        known = np.flatnonzero(~probes.is_null[places])
-        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
-        words = probes.words[places[known]], stored.words[others]
-        for found, columns in collect_places(partial(select_bits, *words, least, most), capacity):
-            yield Proposal(known[found], others[columns], is_proved=True)
-
-    def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
-        from thetastream.kernels import score_bits  # loads Numba
-
-        rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]
-        tile = np.empty((len(mine), len(theirs)), dtype=np.float32)
-        score_bits(search.seekers.words[rows], search.others.words[other_rows], tile)
-        tile = tile if search.is_descending else -tile
-        tile[search.seekers.is_null[rows]] = -np.inf
-        tile[:, search.others.is_null[other_rows]] = -np.inf
-        return tile
+        mine, theirs = probes.words[places], stored.words[rows.start : rows.stop]
+        for found, columns in collect_places(partial(select_bits, mine, theirs, least, most), capacity):
+            yield found, columns + rows.start
 
 
 def find_interval(limit: MeasureLimit) -> tuple[int, int]:

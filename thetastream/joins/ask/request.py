@@ -137,7 +137,7 @@ def read_request(
         bounds_watermark=bounds_watermark,
         keeps_spark_join=keeps_spark_join,
     )
-    return request.with_problems(find_changes_problems(request, door))
+    return request.with_problems(find_changes_problems(request))
 
 
 def _list_needed_columns(on: On, how: How, aliases: Sequence[str]) -> dict[str, set[str]]:

@@ -9,7 +9,7 @@ from pyspark.sql.types import DataType, LongType, StructField, StructType, Times
 
 from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import relocate
-from thetastream.core.columns import MARK
+from thetastream.core.columns import CHANGE_TYPE, CHANGES, MARK
 from thetastream.families.result_time import write_latest
 from thetastream.joins.joined import UnitsJoin
 from thetastream.lowering.domains import quote
@@ -52,6 +52,8 @@ class JoinResult:
             flat.append(F.col(f"{quote(alias)}.{quote(name)}").alias(column.flat))
         if self.watermark_bound is not None:
             flat.append(F.col(quote(self.watermark_bound)))
+        if self.change_type is not None:
+            flat.append(F.col(self.change_type).alias(self.change_type, metadata={CHANGES: True}))
         frame = pairs.select(*flat)
         if not self.event_times:
             return frame
@@ -73,6 +75,12 @@ class JoinResult:
     def aliases(self) -> tuple[str, ...]:
         """The joined streams in the order of the columns."""
         return tuple(dict.fromkeys(column.alias for column in self.columns))
+
+    @property
+    def change_type(self) -> str | None:
+        """The column that says what happened to a row. It is no column of ``schema``. None if rows are only
+        inserted."""
+        return CHANGE_TYPE if self.step.facts.has_deletes else None
 
     @property
     def tree(self) -> str:

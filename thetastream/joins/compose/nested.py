@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from thetastream.conditions import parse
 from thetastream.conditions.names import qualify, relocate
 from thetastream.conditions.statement import HowOption
+from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import How
 from thetastream.core.sides import Side
@@ -88,6 +89,7 @@ class NestedJoins:
             condition=" AND ".join(join.on for join in self.joins),
             result_time=quote(_TIME) if has_time else None,
             shows_result_time=has_time,
+            has_deletes=last.has_deletes,
             is_prompt=all(step.facts.is_prompt for step in self.steps),
             longest_window_us=last.longest_window_us,
             final="outer joins in a row answer each tuple",
@@ -110,7 +112,8 @@ class NestedJoins:
             for alias in self.shown
         ]
         time = last.facts.result_time
-        return last.results().select(*columns, *([] if time is None else [F.expr(time).alias(_TIME)]))
+        columns += [] if time is None else [F.expr(time).alias(_TIME)]
+        return last.results().select(*columns, *([CHANGE_TYPE] if last.facts.has_deletes else []))
 
 
 def plan_nested(
@@ -143,10 +146,6 @@ def plan_nested(
         problems += find_how_problems(kind, "a count window", "use a window of event time")
     raise_problems(problems)
     read = read_streams(frames, within is not None, options.get("event_time"), columns)
-    changing = [stream.alias for stream in read.streams if stream.change_type is not None]
-    if changing:
-        what = f"rows of {', '.join(changing)} may be deleted, and outer joins in a row have no deletes"
-        raise QueryError("STREAM_COUNT", f"{what}; join two streams, and join the result with the third one")
     spans_us, found = read_window(within, read.streams, read.catalyst)
     raise_problems([*read.problems, *found])
     streams = tuple(stream.narrowed for stream in read.streams)

@@ -87,6 +87,7 @@ class Pipeline:
             condition=" AND ".join(list_conditions(query.on, query.predicates)),
             result_time=write_result_time(query.streams),
             shows_result_time=query.has_result_time,
+            has_deletes=last.has_deletes,
             longest_window_us=max(query.within_us or (0,)),
             final=last.final if isinstance(last.final, str) else self._describe_final_join(last.final),
         )
@@ -129,7 +130,8 @@ class Pipeline:
             ).alias(stream.alias)
             for stream in self.inputs
         )
-        return self.joined.dataframe().select(*structs)
+        change = self.joined.change_type
+        return self.joined.dataframe().select(*structs, *([] if change is None else [change]))
 
 
 def plan_pipeline(request: JoinRequest, frames: Mapping[str, DataFrame]) -> Pipeline:
@@ -237,6 +239,7 @@ class _Steps:
             event_time_origin="latest of what is joined",
             watermark_delay_us=0 if joined.event_times else None,
             parts=joined.aliases,
+            change_type=joined.change_type,
             watermark_bound=joined.watermark_bound,
         )
         return _Input(stream, joined.schema, joined, joined)

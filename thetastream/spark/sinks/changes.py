@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
 from thetastream.results.store import cancel_changes
-from thetastream.spark.changes import list_keys
+from thetastream.spark.changes import are_groups, list_keys
 from thetastream.spark.sinks.store import describe
 from thetastream.spark.task_properties import QUERY
 from thetastream.stores.delta import DeltaStore, apply_changes_to
@@ -29,8 +29,9 @@ def apply_changes(
     """Return a function for ``foreachBatch`` that applies changes to a Delta table, each exactly once.
 
     The table has the columns of the changes without ``_change_type``, and one row for each key. An inserted
-    row replaces the row of its key. A deleted row is removed if the table has it. It needs the package
-    deltalake, and no jar of Delta. The driver collects the changes of an epoch, and adds them up.
+    row replaces the row of its key. A deleted row is removed if the table has it. A deleted group is removed
+    by its key: name the expressions of GROUP BY as the key. It needs the package deltalake, and no jar of
+    Delta. The driver collects the changes of an epoch, and adds them up.
 
     Parameters
     ----------
@@ -78,7 +79,8 @@ def apply_changes(
         schema = found.schema.append(pa.field(CHANGE_TYPE, pa.string()))
         changes = cancel_changes(batch.toArrow().select(schema.names).cast(schema))
         if len(changes):
-            apply_changes_to(path, found, changes, query or _find_query(batch), epoch)
+            origin = query or _find_query(batch), epoch
+            apply_changes_to(path, found, changes, *origin, by_key=are_groups(batch.schema))
 
     return apply
 
