@@ -455,14 +455,17 @@ def select(
     added: Singles,
     bound: Singles,
     is_above: bool,
+    passed: Singles,
+    limit: Singles,
     cursor: Int64s,
     out_row: Int64s,
     out_column: Int64s,
 ) -> int:
     """Write the places (p, s) where tile[p, s] + added[s] >= bound[p], or <=; return their number.
 
-    The search begins at ``cursor``, a row and a column. It is done if fewer places are returned than the
-    buffers hold; otherwise call the function again.
+    Places where tile[p, s] + passed[s] >= limit[p], or <=, are left out. The search begins at ``cursor``, a
+    row and a column. It is done if fewer places are returned than the buffers hold; otherwise call the
+    function again.
     """
     n = 0
     column = cursor[1]
@@ -473,8 +476,10 @@ def select(
             if not has_value(row[start:stop], added[start:stop], edge, is_above):
                 continue
             for s in range(start, stop):
-                value = row[s] + added[s]
-                if value >= edge if is_above else value <= edge:
+                value, other = row[s] + added[s], row[s] + passed[s]
+                is_kept = value >= edge if is_above else value <= edge
+                is_left_out = other >= limit[p] if is_above else other <= limit[p]
+                if is_kept and not is_left_out:
                     if n == len(out_row):
                         cursor[0], cursor[1] = p, s
                         return n
@@ -503,7 +508,6 @@ def push_best(
     The lower bound of (r, c) is tile[r, c] * scale[c] + low[c] - slack[r]. It counts if the pair is inside,
     as ``is_inside`` defines it. The root of a heap is its least number.
     """
-    k = best.shape[1]
     for r in range(len(tile)):
         row = tile[r]
         for start in range(0, len(row), STRETCH):
@@ -515,15 +519,22 @@ def push_best(
                 score = row[c] * scale[c] + low[c] - slack[r]
                 if score <= best[r, 0] or not is_inside(lows, highs, keys, rows_probe, r, c):
                     continue
-                at, child = 0, 1
-                while child < k:
-                    if child + 1 < k and best[r, child + 1] < best[r, child]:
-                        child += 1
-                    if best[r, child] >= score:
-                        break
-                    best[r, at] = best[r, child]
-                    at, child = child, 2 * child + 1
-                best[r, at] = score
+                push(best, r, score)
+
+
+@jit
+def push(best: Singles, r: int, score: float) -> None:
+    """Replace the least number of the heap ``best[r]`` by a greater one."""
+    k = best.shape[1]
+    at, child = 0, 1
+    while child < k:
+        if child + 1 < k and best[r, child + 1] < best[r, child]:
+            child += 1
+        if best[r, child] >= score:
+            break
+        best[r, at] = best[r, child]
+        at, child = child, 2 * child + 1
+    best[r, at] = score
 
 
 @jit
@@ -702,22 +713,26 @@ def count_edits(
 ) -> None:
     """Write the edit distance of each pair of texts."""
     for p in range(len(values)):
-        i, i_end = x_starts[p], x_starts[p + 1]
-        j, j_end = y_starts[p], y_starts[p + 1]
-        # What the texts begin and end with alike needs no edit.
-        while i < i_end and j < j_end and x[i] == y[j]:
-            i, j = i + 1, j + 1
-        while i < i_end and j < j_end and x[i_end - 1] == y[j_end - 1]:
-            i_end, j_end = i_end - 1, j_end - 1
-        longer, shorter = x[i:i_end], y[j:j_end]
-        if len(longer) < len(shorter):
-            longer, shorter = shorter, longer
-        if len(shorter) == 0:
-            values[p] = len(longer)
-        elif len(shorter) <= 64:
-            values[p] = count_edits_by_bits(longer, shorter)
-        else:
-            values[p] = count_edits_by_rows(longer, shorter)
+        values[p] = count_edits_of(x[x_starts[p] : x_starts[p + 1]], y[y_starts[p] : y_starts[p + 1]])
+
+
+@jit
+def count_edits_of(x: npt.NDArray[np.uint32], y: npt.NDArray[np.uint32]) -> int:
+    """Compute the edit distance of two texts."""
+    i, i_end, j, j_end = 0, len(x), 0, len(y)
+    # What the texts begin and end with alike needs no edit.
+    while i < i_end and j < j_end and x[i] == y[j]:
+        i, j = i + 1, j + 1
+    while i < i_end and j < j_end and x[i_end - 1] == y[j_end - 1]:
+        i_end, j_end = i_end - 1, j_end - 1
+    longer, shorter = x[i:i_end], y[j:j_end]
+    if len(longer) < len(shorter):
+        longer, shorter = shorter, longer
+    if len(shorter) == 0:
+        return len(longer)
+    if len(shorter) <= 64:
+        return count_edits_by_bits(longer, shorter)
+    return count_edits_by_rows(longer, shorter)
 
 
 @jit
@@ -781,8 +796,42 @@ def count_shared(x: Int64s, y: Int64s) -> int:
 
 
 @jit
+def find_whole(kind: int, a: int, b: int, length: int, other: int, shared: int) -> float:
+    """Return by what a ratio of sets divides the number of elements that they share.
+
+    ``a`` and ``b`` are the sizes of the sets, and ``length`` and ``other`` those of the arrays. The kinds are
+    those of ``thetastream.index.measures.sets``.
+    """
+    whole = 1.0
+    if kind == 0:
+        whole = float(a + b - shared)
+    elif kind == 1:
+        whole = float(length + other - shared)
+    elif kind == 2:
+        whole = float(length)
+    elif kind == 3:
+        whole = float(other)
+    elif kind == 4:
+        whole = float(min(length, other))
+    elif kind == 5:
+        whole = (length + other) / 2.0
+    return whole
+
+
+@jit
+def find_wholes(
+    kind: int, a: Int64s, b: Int64s, lengths: Int64s, others: Int64s, shared: Int64s, wholes: Floats
+) -> None:
+    """Write ``find_whole`` of each pair of sets."""
+    for p in range(len(wholes)):
+        wholes[p] = find_whole(kind, a[p], b[p], lengths[p], others[p], shared[p])
+
+
+@jit
 def select_sets(
+    kind: int,
     tokens: Int64s,
+    length: int,
     prefix: Int64s,
     ends: Int64s,
     counts: Int64s,
@@ -790,37 +839,142 @@ def select_sets(
     places: Int64s,
     stored: Int64s,
     starts: Int64s,
+    lengths: Int64s,
+    firsts: Int64s,
     least: float,
     begin: int,
     end: int,
 ) -> Int64s:
-    """Find the sets in [begin, end) whose Jaccard similarity with the set ``tokens`` is at least ``least``.
+    """Find the sets in [begin, end) that share an element with the set ``tokens`` and whose ratio with it is
+    at least ``least``.
 
     ``prefix`` has the numbers of its first elements in the inverted index, whose element e is in the sets
-    ``rows[ends[e] - counts[e]:ends[e]]``, and has its place in each of them. ``stored`` and ``starts`` have
-    the elements of these sets.
+    ``rows[ends[e] - counts[e]:ends[e]]``, and has its place in each of them. It counts if it is one of the
+    first ``firsts[row]`` elements. ``stored`` and ``starts`` have the elements of these sets.
     """
-    n, most = 0, 0
+    n, most, size = 0, 0, len(tokens)
     for element in prefix:
         most += counts[element]
     found = np.empty(most, dtype=np.int64)
     for element in prefix:
         for entry in range(ends[element] - counts[element], ends[element]):
             row = rows[entry]
-            size = starts[row + 1] - starts[row]
-            is_first = places[entry] <= size - math.ceil(least * size)
-            if (
-                is_first
-                and begin <= row < end
-                and least * len(tokens) <= size
-                and least * size <= len(tokens)
-            ):
+            other = starts[row + 1] - starts[row]
+            # The more the sets share, the greater is the ratio.
+            shared = min(size, other)
+            whole = find_whole(kind, size, other, length, lengths[row], shared)
+            if places[entry] < firsts[row] and begin <= row < end and shared >= least * whole:
                 found[n] = row
                 n += 1
     kept = 0
     for row in np.unique(found[:n]):
         shared = count_shared(tokens, stored[starts[row] : starts[row + 1]])
-        if shared >= least * (len(tokens) + starts[row + 1] - starts[row] - shared):
+        other = starts[row + 1] - starts[row]
+        if shared > 0 and shared >= least * find_whole(kind, size, other, length, lengths[row], shared):
             found[kept] = row
             kept += 1
     return found[:kept]
+
+
+@jit
+def score_sets(
+    kind: int,
+    size: int,
+    length: int,
+    elements: Int64s,
+    ends: Int64s,
+    counts: Int64s,
+    rows: Int64s,
+    columns: Int64s,
+    sizes: Int64s,
+    lengths: Int64s,
+    scores: Singles,
+) -> None:
+    """Write the ratio of a set with each of the others, whose place in ``scores`` is ``columns[row]``.
+
+    ``scores`` has only zeros before. The inverted index is that of ``select_sets``.
+    """
+    for element in elements:
+        for entry in range(ends[element] - counts[element], ends[element]):
+            if columns[rows[entry]] >= 0:
+                scores[columns[rows[entry]]] += np.float32(1)
+    for c in range(len(scores)):
+        shared = int(scores[c])
+        if shared:
+            whole = find_whole(kind, size, sizes[c], length, lengths[c], shared)
+            scores[c] = np.float32(shared / whole)
+
+
+@jit
+def score_bits(x: Int64s, y: Int64s, scores: Singles) -> None:
+    """Write the number of bits in which x[p] and y[s] differ."""
+    for p in range(len(x)):
+        for s in range(len(y)):
+            scores[p, s] = count_bits(x[p] ^ y[s])
+
+
+@jit
+def score_texts(
+    x: npt.NDArray[np.uint32],
+    x_starts: Int64s,
+    y: npt.NDArray[np.uint32],
+    y_starts: Int64s,
+    signatures: Int64s,
+    others: Int64s,
+    best: Singles,
+    lows: Int64s,
+    highs: Int64s,
+    keys: Int64s,
+    rows_probe: bool,
+    scores: Singles,
+) -> None:
+    """Write the negative edit distance of each pair of texts, or a bound of it if it is less than the least
+    score of the heap.
+
+    The bound follows from the lengths and from the signatures. Texts with a small bound come first, so that
+    the heap is soon full of near ones. The last arguments are those of ``push_best``, but the heaps stay as
+    they are.
+    """
+    m, k = len(others), best.shape[1]
+    heap = np.empty((1, k), dtype=np.float32)
+    bounds = np.empty(m, dtype=np.int64)
+    for p in range(len(signatures)):
+        heap[0] = best[p]
+        size = x_starts[p + 1] - x_starts[p]
+        most = 0
+        for s in range(m):
+            differing = (count_bits(signatures[p] ^ others[s]) + 1) // 2
+            bounds[s] = max(abs(size - (y_starts[s + 1] - y_starts[s])), differing)
+            scores[p, s] = -bounds[s]
+            if bounds[s] > most:
+                most = int(bounds[s])
+        # The texts in the order of their bounds.
+        ends = np.zeros(most + 2, dtype=np.int64)
+        for s in range(m):
+            ends[bounds[s] + 1] += 1
+        ends = np.cumsum(ends)
+        order = np.empty(m, dtype=np.int64)
+        for s in range(m):
+            order[ends[bounds[s]]] = s
+            ends[bounds[s]] += 1
+        for at in range(m):
+            c = int(order[at])
+            if -bounds[c] < heap[0, 0]:
+                break
+            if not is_inside(lows, highs, keys, rows_probe, p, c):
+                continue
+            edits = count_edits_of(x[x_starts[p] : x_starts[p + 1]], y[y_starts[c] : y_starts[c + 1]])
+            scores[p, c] = -edits
+            if -edits > heap[0, 0]:
+                push(heap, 0, float(-edits))
+
+
+@jit
+def score_points(x: Floats, y: Floats, scores: Singles) -> None:
+    """Write the negative square of the length between x[p] and y[s]."""
+    for p in range(len(x)):
+        for s in range(len(y)):
+            square = 0.0
+            for axis in range(x.shape[1]):
+                square += (x[p, axis] - y[s, axis]) * (x[p, axis] - y[s, axis])
+            scores[p, s] = -square

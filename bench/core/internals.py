@@ -45,10 +45,13 @@ from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGr
 from thetastream.engine.multiway.partial_results import PartialResults
 from thetastream.engine.order import Order, sort_results
 from thetastream.engine.predicate_time import PredicateTime
+from thetastream.engine.semantic_shedding import CellCounts
+from thetastream.engine.shedding import Shedding
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run as SortedRun
 from thetastream.engine.store.run import build
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
+from thetastream.engine.two_stream.content_routing import find_placing
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.views import Fold, FoldedSpec, LocalView

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from bench.core import internals as inside
@@ -53,6 +54,10 @@ class Query:
     def first(self, n: int, epochs: int) -> "Query":
         """Return the join of the first ``n`` of ``epochs`` parts."""
         return self._until(*(self.bounds(side, epochs)[n - 1][1] for side in Side))
+
+    def of(self, left: pa.Table, right: pa.Table) -> "Query":
+        """Return the same join of other tuples."""
+        return replace(self, tables=(left, right))
 
     def _until(self, left: int, right: int) -> "Query":
         return replace(self, tables=(self.tables[0].slice(0, left), self.tables[1].slice(0, right)))
@@ -128,12 +133,28 @@ class Query:
 
     def count(self, columns: str) -> int:
         """Ask DuckDB for a whole number over the results of the join."""
+        ((found,),) = self._ask(columns)
+        return int(found)
+
+    def _ask(self, columns: str, tail: str = "") -> list[tuple[Any, ...]]:
         connection = duckdb.connect(config={"threads": 2})
         connection.execute("SET enable_progress_bar = false")
         for alias, table in zip(self.aliases, self.tables, strict=True):
             connection.register(f"{alias}_rows", table)
-        ((found,),) = connection.execute(self._sql(columns)).fetchall()
-        return int(found)
+        return connection.execute(self._sql(columns) + tail).fetchall()
+
+    def count_partners(self, alias: str) -> npt.NDArray[np.int64]:
+        """Ask DuckDB for the number of partners of each tuple of a stream."""
+        table = self.tables[self.aliases.index(alias)]
+        numbered = table.append_column("number", pa.array(np.arange(table.num_rows)))
+        tables = [
+            numbered if name == alias else one for name, one in zip(self.aliases, self.tables, strict=True)
+        ]
+        rows = self.of(*tables)._ask(f"{alias}.number, count(*)", f" GROUP BY {alias}.number")
+        found = np.zeros(table.num_rows, dtype=np.int64)
+        for number, n in rows:
+            found[number] = n
+        return found
 
     def _sql(self, columns: str) -> str:
         left, right = self.keys

@@ -291,6 +291,30 @@ DISTANCES = [
     "size(array_intersect(a.s, b.s)) / size(array_union(a.s, b.s)) >= 0.5 AND size(a.s) > 0",
     "try_divide(size(array_intersect(b.w, a.w)), size(array_union(a.w, b.w))) > 0.4D AND a.n = b.n",
 ]
+FAR = [
+    "levenshtein(a.t, b.t) > 4 AND a.n = b.n",
+    "NOT abs(a.x - b.n) <= 5",
+    "abs((a.x / 4D) - (b.n / 4D)) > 0.75D",
+    "a.h NOT BETWEEN b.h AND b.h + 5",
+    "NOT (b.x / 4D > a.n / 4D AND b.x / 4D < a.x / 4D)",
+    "a.ts < b.ts OR b.ts + INTERVAL 5 SECONDS < a.ts",
+    "size(array_intersect(a.s, b.s)) / size(array_union(a.s, b.s)) < 0.5 AND size(a.s) > 0",
+    "NOT array_contains(a.s, b.n)",
+    "NOT arrays_overlap(b.w, a.w)",
+]
+"""Comparisons that most pairs satisfy."""
+SHARES = [
+    "size(array_intersect(a.s, b.s)) / size(b.s) >= 0.6 AND size(b.s) > 0",
+    "size(array_intersect(b.w, a.w)) / size(b.w) > 0.5D AND size(b.w) > 0",
+    "try_divide(size(array_intersect(a.s, b.s)), least(size(b.s), size(a.s))) >= 1",
+    "2 * size(array_intersect(a.s, b.s)) / (size(a.s) + size(b.s)) > 0.6 AND size(a.s) > 0",
+    "size(array_intersect(a.s, b.s)) / (size(b.s) + size(a.s) - size(array_intersect(a.s, b.s))) >= 0.4 "
+    "AND size(b.s) > 0",
+    "size(array_intersect(a.s, b.s)) >= 3",
+    "array_contains(b.s, a.n)",
+    "arrays_overlap(a.s, b.s) AND a.n = b.n",
+]
+"""What two arrays share."""
 LEFT_TO_SPARK = ["levenshtein(a.c, b.c) < 2", "bit_count(a.h | 1 ^ b.h) < 2", "bit_count(a.h ^ b.h) < 2.5BD"]
 """A collation, another function of the bits, and a comparison of decimals."""
 
@@ -318,15 +342,26 @@ def draw_values(spark: SparkSession, seed: int, n: int) -> DataFrame:
     return frame.selectExpr("*", *more).localCheckpoint()
 
 
-@pytest.mark.parametrize("with_a_table", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_bits_edits_and_sets(spark: SparkSession, tmp_path: Path, with_a_table: bool) -> None:
+@pytest.mark.parametrize(
+    ("conditions", "with_a_table"),
+    [
+        (DISTANCES, False),
+        pytest.param(DISTANCES, True, marks=pytest.mark.slow),
+        pytest.param(FAR, True, marks=pytest.mark.slow),
+        pytest.param(SHARES, True, marks=pytest.mark.slow),
+    ],
+    ids=["near", "near with a table", "far", "shares"],
+)
+def test_bits_edits_and_sets(
+    spark: SparkSession, tmp_path: Path, conditions: list[str], with_a_table: bool
+) -> None:
     a, b = (draw_values(spark, seed, 80) for seed in (23, 24))
     s = replay(a, [range(80)], tmp_path)
     batch, table, own = [], [], []
-    for on in [*DISTANCES, *LEFT_TO_SPARK]:
+    for on in [*conditions, *LEFT_TO_SPARK]:
         columns = [F.lit(on), "a.id", F.col("b.id")]
         plan = th.plan({"a": a, "b": b}, on=on)
-        is_measured = on in DISTANCES
+        is_measured = on in conditions
         assert bool(plan.join.planned.physical.condition.measured) == is_measured, on
         assert plan.join.planned.physical.indexes[0].shape.name == (
             "hash_tiles" if " = " in on else "tiles" if is_measured else "scan"
@@ -337,10 +372,10 @@ def test_bits_edits_and_sets(spark: SparkSession, tmp_path: Path, with_a_table: 
         own.append(a.alias("a").join(b.alias("b"), F.expr(on)).select(*columns))
     wanted = Counter(map(tuple, reduce(DataFrame.union, own).collect()))
     assert Counter(map(tuple, reduce(DataFrame.union, batch).collect())) == wanted
-    assert {on for on, *_ in wanted} == {*DISTANCES, *LEFT_TO_SPARK}
+    assert {on for on, *_ in wanted} == {*conditions, *LEFT_TO_SPARK}
     if with_a_table:
         found = outcome(reduce(DataFrame.union, table), ["*"], tmp_path).rows
-        assert found == Counter({row: n for row, n in wanted.items() if row[0] in DISTANCES})
+        assert found == Counter({row: n for row, n in wanted.items() if row[0] in conditions})
     by = "levenshtein(a.t, b.t)"
     top = th.join({"a": a, "b": b}, on="a.n = b.n", how=th.Nearest(2, by=by)).select("a.id", F.col("b.id"))
     assert Counter(map(tuple, top.collect())) == rank_pairs(a, b, "a.n = b.n", by, False, 2)

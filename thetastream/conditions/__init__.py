@@ -1,6 +1,11 @@
 """Splits the text of a condition into conjuncts, comparisons and names. Only this package imports sqlglot."""
 
-from thetastream.conditions.comparisons import expand_conjunct, find_comparisons
+from thetastream.conditions.comparisons import (
+    expand_conjunct,
+    find_comparisons,
+    find_negated_pair,
+    strip_not,
+)
 from thetastream.conditions.phrases import Comparison, split_comparisons, split_conjuncts, write_candidates
 from thetastream.conditions.python import NUMPY, Predicate, predicate
 from thetastream.conditions.sphere import within_metres
@@ -13,11 +18,13 @@ __all__ = [
     "Predicate",
     "expand_conjunct",
     "find_comparisons",
+    "find_negated_pair",
     "make_error_at",
     "parse",
     "predicate",
     "split_comparisons",
     "split_conjuncts",
+    "strip_not",
     "tokenize",
     "within_metres",
     "write_candidates",

@@ -46,17 +46,54 @@ def find_comparisons(conjunct: Phrase) -> list[Comparison]:
     >>> texts = ("a.x > b.y", "NOT a.x > b.y", "!(abs(a.x - b.y) >= 2)", "a.x IS NOT DISTINCT FROM b.y")
     >>> [(c.f.text, c.op, c.g.text) for text in texts for c in find_comparisons(parse(text))]
     [('a.x', '>', 'b.y'), ('a.x', '<=', 'b.y'), ('a.x', '<', 'b.y'), ('a.x', '<=>', 'b.y')]
+    >>> [(c.f.text, c.op, c.g.text) for c in find_comparisons(parse("NOT abs(a.x - b.y) < 2"))]
+    [('abs((a.x) - (b.y))', '>=', '2')]
     """
-    phrase, is_negated = _strip_not(conjunct)
+    phrase, is_negated = strip_not(conjunct)
     if not is_negated:
         return split_comparisons(phrase) or _find_equality(phrase, "NULLSAFE_EQ", _NOT_DISTINCT)
     unequal = _split_at(phrase, ("NEQ",))
     if unequal is not None:
         return [make_comparison(unequal[0], "=", unequal[1])]
     found = split_comparisons(phrase)
-    if len(found) == 1 and found[0].limit is None and found[0].op in _NEGATED:
-        return [make_comparison(found[0].f, _NEGATED[found[0].op], found[0].g)]
+    if len(found) == 1 and found[0].op in _NEGATED:
+        return [_negate(found[0])]
     return [] if found else _find_equality(phrase, None, _DISTINCT)
+
+
+def _negate(comparison: Comparison) -> Comparison:
+    """Negate a comparison of one of the four orders."""
+    f, op, g, limit = comparison.f, _NEGATED[comparison.op], comparison.g, comparison.limit
+    if limit is None:
+        return make_comparison(f, op, g)
+    return Comparison(parse(f"abs(({f.text}) - ({g.text}))"), op, limit)
+
+
+def find_negated_pair(conjunct: Phrase) -> list[Comparison]:
+    """Return two comparisons of which at least one is false if the conjunct is true. Return none if it has
+    another form.
+
+    >>> texts = ("a.x NOT BETWEEN b.y AND b.z", "NOT (a.x > b.y AND a.x < b.z)", "a.x < b.y OR b.z < a.x")
+    >>> for text in texts:
+    ...     print([f"{c.f.text} {c.op} {c.g.text}" for c in find_negated_pair(parse(text))])
+    ['a.x >= b.y', 'a.x <= b.z']
+    ['a.x > b.y', 'a.x < b.z']
+    ['a.x >= b.y', 'b.z >= a.x']
+    """
+    phrase, is_negated = strip_not(conjunct)
+    if is_negated:
+        parts = cut_at_and(phrase)
+        found = [one for part in parts for one in find_comparisons(part)]
+        return found if len(found) == 2 and all(one.op in _NEGATED for one in found) else []
+    kinds = [phrase.tokens[n].kind for n in phrase.top]
+    if "BETWEEN" in kinds and kinds[kinds.index("BETWEEN") - 1] == "NOT":
+        at = phrase.top[kinds.index("BETWEEN") - 1]
+        found = split_comparisons(parse(f"{phrase.slice(0, at).text} {phrase.slice(at + 1).text}"))
+        return found if len(found) == 2 else []
+    parts = _cut_at_or(phrase)
+    found = [one for part in parts for one in find_comparisons(part)] if len(parts) == 2 else []
+    is_pair = len(found) == 2 and all(one.op in _NEGATED and one.limit is None for one in found)
+    return [_negate(one) for one in found] if is_pair else []
 
 
 def expand_conjunct(conjunct: Phrase, aliases: Collection[str]) -> list[Phrase]:
@@ -73,7 +110,7 @@ def expand_conjunct(conjunct: Phrase, aliases: Collection[str]) -> list[Phrase]:
     """
     if len(find_references(conjunct, aliases)) < 2:
         return [conjunct]
-    phrase, is_negated = _strip_not(conjunct)
+    phrase, is_negated = strip_not(conjunct)
     if is_negated:
         parts = _cut_at_or(phrase)
         negated = [parse(f"NOT ({part.text})") for part in parts]
@@ -84,7 +121,7 @@ def expand_conjunct(conjunct: Phrase, aliases: Collection[str]) -> list[Phrase]:
     return [*common, conjunct]
 
 
-def _strip_not(phrase: Phrase) -> tuple[Phrase, bool]:
+def strip_not(phrase: Phrase) -> tuple[Phrase, bool]:
     """Return a phrase without the NOTs that negate all of it, and whether their number is odd."""
     phrase, is_negated = phrase.bare(), False
     while phrase and phrase.tokens[0].kind == "NOT" and not {"OR", "XOR"} & set(phrase.kinds):

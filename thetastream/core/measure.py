@@ -3,9 +3,13 @@ constant.
 
     measure(f(left), g(right)) OP value         OP is one of < <= > >=
 
-A measure has two parts. ``propose`` compares many values at once and approximately, and proposes pairs.
-``compute`` computes the value of a pair exactly as Spark does, and decides. So the answer depends on neither
-the hardware nor the number of values that are compared at once.
+A measure has two parts. ``propose`` compares many values at once and approximately. It proposes pairs, and
+it may prove that the comparison is true for some of them. ``compute`` computes the value of each other pair
+exactly as Spark does, and decides. So the answer depends on neither the hardware nor the number of values
+that are compared at once.
+
+*Complements.* Of a comparison such as ``distance > c``, most pairs are often true. An index then finds the
+few pairs that are near (``pair_others``). All others are proved, and none of them is computed.
 
 The partners of a tuple may also be ranked by a measure. Then ``propose_nearest`` proposes pairs among which
 the k nearest of each tuple are.
@@ -13,8 +17,8 @@ the k nearest of each tuple are.
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -58,6 +62,17 @@ class Ranges(NamedTuple):
     keys: Int64s
 
 
+class Proposal(NamedTuple):
+    """Some pairs for which a comparison may be true."""
+
+    probes: Int64s
+    """The number of a probe, for each pair."""
+    stored: Int64s
+    """The stored row."""
+    is_proved: bool = False
+    """Whether the comparison is true for all of these pairs."""
+
+
 class NearestSearch(NamedTuple):
     """Tuples that look for their nearest partners, the *seekers*, and the *others*, among which these are."""
 
@@ -79,7 +94,7 @@ class NearestSearch(NamedTuple):
 
 
 class PairMeasure(ABC):
-    """A symmetric function of two values. To add one, write one file and one line in the registry of
+    """A function of a left and a right value. To add one, write one file and one line in the registry of
     ``thetastream.index.measures``.
 
     A measure is pickled into the plan. Two measures are equal if they have the same name.
@@ -93,6 +108,20 @@ class PairMeasure(ABC):
     """What the arguments must be, as in "two values of type ARRAY<FLOAT>". Error messages print it."""
     proof: ClassVar[tuple[str, Any] | None] = None
     """An expression of constants and its value, if some versions or sessions of Spark have another value."""
+    is_similarity: ClassVar[bool] = False
+    """Whether great values are near. Otherwise small ones are, as of a distance."""
+    is_test: ClassVar[bool] = False
+    """Whether it is a boolean in SQL, which is a conjunct by itself. Its value is then 1 or 0."""
+    ranks: ClassVar[bool] = True
+    """Whether partners can be ranked by it."""
+    is_cheap: ClassVar[bool] = False
+    """Whether a pair is computed as fast as the keys of an index are compared. If another conjunct has an
+    index, it answers the condition then."""
+
+    @property
+    def mirrored(self) -> "PairMeasure":
+        """The measure with the operands exchanged. By default, a measure is symmetric."""
+        return self
 
     @abstractmethod
     def takes(self, left: str, right: str) -> bool:
@@ -121,7 +150,7 @@ class PairMeasure(ABC):
         stored: Any,
         rows: range,
         capacity: int,
-    ) -> Iterator[tuple[Int64s, Int64s]]:
+    ) -> Iterator[Proposal]:
         """Propose pairs, among them all for which the limit may be true, at most ``capacity`` at a time.
 
         Parameters
@@ -129,7 +158,8 @@ class PairMeasure(ABC):
         limit : MeasureLimit
             The constant with which values are compared, and how.
         probes, stored : object
-            What ``derive`` returned for the column of the probes, and of the stored values.
+            What ``derive`` returned for the column of the probes, which are the left operands, and of the
+            stored values.
         places : int64, shape (n,)
             The rows of the probing column that are compared.
         rows : range
@@ -139,7 +169,7 @@ class PairMeasure(ABC):
 
         Yields
         ------
-        tuple of int64 arrays
+        Proposal
             Positions in ``places``, and stored rows.
         """
 
@@ -187,6 +217,17 @@ def collect_places(
         yield rows[:n], columns[:n]
 
 
+def join_places(pieces: Iterable[tuple[Int64s, Int64s]]) -> tuple[Int64s, Int64s]:
+    """Join the places that ``collect_places`` yields.
+
+    >>> join_places([(np.array([0, 1]), np.array([5, 6])), (np.array([2]), np.array([7]))])
+    (array([0, 1, 2]), array([5, 6, 7]))
+    """
+    nothing = np.zeros(0, dtype=np.int64)
+    rows, columns = zip((nothing, nothing), *pieces, strict=True)
+    return np.concatenate(rows), np.concatenate(columns)
+
+
 def pair_all(probes: Int64s, stored: Int64s, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
     """Yield each pair of a probe and a stored row, at most ``capacity`` at a time.
 
@@ -199,6 +240,60 @@ def pair_all(probes: Int64s, stored: Int64s, capacity: int) -> Iterator[tuple[In
         yield probes[at // len(stored)], stored[at % len(stored)]
 
 
+def list_ranges(first: Int64s, last: Int64s, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield each number n with all rows from ``first[n]`` to ``last[n]``, at most ``capacity`` at a time.
+
+    >>> [(n.tolist(), row.tolist()) for n, row in list_ranges(np.array([4, 0]), np.array([6, 1]), 2)]
+    [([0, 0], [4, 5]), ([1], [0])]
+    """
+    before = np.append(0, np.cumsum(last - first))
+    for begin in range(0, int(before[-1]), capacity):
+        pairs = np.arange(begin, min(begin + capacity, int(before[-1])))
+        at = np.searchsorted(before, pairs, side="right") - 1
+        yield at, first[at] + pairs - before[at]
+
+
+def pair_others(
+    probes: Int64s,
+    stored: Int64s,
+    find_near: Callable[[Int64s], tuple[Int64s, Int64s]],
+    capacity: int,
+) -> Iterator[Proposal]:
+    """Propose each pair of a probe and a stored row. Those that are not near are proved.
+
+    Parameters
+    ----------
+    probes, stored : int64
+    find_near : callable
+        Finds the pairs that are near among some of the probes and all stored rows, as positions in both.
+    capacity : int
+        The largest number of pairs in a piece.
+
+    Examples
+    --------
+    >>> def find_same(some):
+    ...     return np.nonzero(some[:, None] == np.array([7, 8]))
+    >>> for one in pair_others(np.array([7, 8]), np.array([7, 8]), find_same, 9):
+    ...     print(one.probes, one.stored, one.is_proved)
+    [7 8] [7 8] False
+    [7 8] [8 7] True
+    """
+    n = len(stored)
+    step = max(1, capacity // max(1, n))
+    for begin in range(0, len(probes) if n else 0, step):
+        some = probes[begin : begin + step]
+        near, rows = find_near(some)
+        is_other = np.ones((len(some), n), dtype=np.bool_)
+        is_other[near, rows] = False
+        for start in range(0, len(near), capacity):
+            part = slice(start, start + capacity)
+            yield Proposal(some[near[part]], stored[rows[part]])
+        at = np.flatnonzero(is_other)
+        for start in range(0, len(at), capacity):
+            places = at[start : start + capacity]
+            yield Proposal(some[places // n], stored[places % n], is_proved=True)
+
+
 @dataclass(frozen=True)
 class MeasureLimit:
     """``measure(left, right) OP value``. Units call it as they call a predicate."""
@@ -206,6 +301,16 @@ class MeasureLimit:
     measure: PairMeasure
     op: str
     value: float
+
+    @property
+    def is_far(self) -> bool:
+        """Whether pairs that are far from each other satisfy it, as with ``distance > 3``."""
+        return (self.op in (">", ">=")) is not self.measure.is_similarity
+
+    @property
+    def mirrored(self) -> "MeasureLimit":
+        """The same comparison with the operands exchanged."""
+        return replace(self, measure=self.measure.mirrored)
 
     def __call__(self, left: SimpleNamespace, right: SimpleNamespace) -> Bools:
         """Return for each candidate whether the comparison is true. Values are dictionary-encoded columns."""

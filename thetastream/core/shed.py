@@ -23,6 +23,9 @@ LAG: Final = "lag"
 TUPLES: Final = "tuples"
 PROBES: Final = "probes"
 """What is dropped: whole tuples, or only their search for partners."""
+RANDOM: Final = "random"
+SEMANTIC: Final = "semantic"
+"""Which tuples are dropped: any, or first those that probably have the fewest partners."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Shed:
         ``tuples``: a dropped tuple is neither stored nor joined. ``probes``: it is stored, so that later
         tuples of the other stream find it, but it looks for no partners itself. This reduces the work and not
         the state, so it needs ``load="lag"``, and it needs ``th.Biclique``.
+    kind : {"random", "semantic"}
+        ``random``: any tuples are dropped. ``semantic``: the tuples that probably have the fewest partners
+        are dropped first, so more results are kept. How many partners a tuple has is estimated from the
+        tuples of the other stream that came lately with keys in the same cell. So it needs a join of two
+        streams with an equality, or with a band of constant width.
 
     Raises
     ------
@@ -67,12 +75,14 @@ class Shed:
     curve: Literal["linear", "quadratic"] = "linear"
     load: Literal["state", "lag"] = STATE
     what: Literal["tuples", "probes"] = TUPLES
+    kind: Literal["random", "semantic"] = RANDOM
 
     def __post_init__(self) -> None:
         for name, value, known in (
             ("curve", self.curve, tuple(CURVES)),
             ("load", self.load, (STATE, LAG)),
             ("what", self.what, (TUPLES, PROBES)),
+            ("kind", self.kind, (RANDOM, SEMANTIC)),
         ):
             if value not in known:
                 raise QueryError("SHED", f"{name} must be one of {', '.join(known)}, not {value!r}")
@@ -98,6 +108,11 @@ class Shed:
     def sheds_probes(self) -> bool:
         """Whether only the search for partners is dropped."""
         return self.what == PROBES
+
+    @property
+    def is_semantic(self) -> bool:
+        """Whether the tuples with the fewest partners are dropped first."""
+        return self.kind == SEMANTIC
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -163,7 +178,9 @@ class Shed:
         """Describe the shedder in one line for ``explain``."""
         load = "of state at the fullest unit" if self.load == STATE else "of lag"
         kept = "p" if self.sheds_probes else "p per tuple"
+        more = ", or more, because those with the fewest partners go first" if self.is_semantic else ""
         return (
             f"{self.what} are dropped from {self.threshold} {load} on (share {self.base:g}), all from "
-            f"{self.capacity} on, {self.curve} between; with p = 1 - share, combinations are kept with {kept}"
+            f"{self.capacity} on, {self.curve} between; with p = 1 - share, combinations are kept with "
+            f"{kept}{more}"
         )

@@ -38,6 +38,10 @@ class ShedReport(NamedTuple):
     median_us: int | None = None
     """The median event time of ``counted`` tuples, in microseconds, dropped ones included. It is None if
     nothing needs it."""
+    arrived: Sequence[int] | None = None
+    kept: Sequence[int] | None = None
+    """For each cell, the tuples that arrived, and those that later tuples can find. None if tuples are
+    dropped at random."""
 
 
 class Peers(NamedTuple):

@@ -179,10 +179,10 @@ class LatestUnit:
         """Return the present row of each key, and whether there is one. Other rows are arbitrary."""
         rows = encode_key_rows(Side.RIGHT, self._stored.plan.condition, new)
         owners, found = [], []
-        for probes, partner, stored, n_candidates in self._index.probe(rows, RowFacts(new)):
-            self.counters.candidates += n_candidates
-            owners.append(probes)
-            found.append(partner.take(stored))
+        for one in self._index.probe(rows, RowFacts(new)):
+            self.counters.candidates += one.n_compared
+            owners.append(one.probes)
+            found.append(one.payload.take(one.stored))
         self.counters.probed += len(new)
         has_old = np.zeros(len(new), dtype=np.bool_)
         if not found:

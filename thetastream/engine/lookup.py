@@ -77,10 +77,10 @@ class Lookup:
         keys = encode_key_rows(self.side, condition, probing)
         has_one = not self.how.has_pairs and residual.is_empty
         candidates = probe_segments(runs.segments, runs.store, self.plan, keys, RowFacts(probing), has_one)
-        for found, partner, stored, _ in candidates:
-            found, stored = residual.keep(self.side, probing, found, partner, stored)
+        for one in candidates:
+            found, stored = residual.keep(self.side, probing, one)
             if len(found):
-                yield found, partner, stored
+                yield found, one.payload, stored
 
     def _find_nearest(
         self, probing: pa.RecordBatch, runs: "TableRuns"

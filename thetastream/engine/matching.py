@@ -50,9 +50,10 @@ def match(
     counters : Counters
         Counters to which candidates and matches are added.
     """
-    for found, partner, stored, n_candidates in candidates:
-        counters.candidates += n_candidates
-        found, stored = residual.keep(side, payload, found, partner, stored)
+    for one in candidates:
+        counters.candidates += one.n_compared
+        partner = one.payload
+        found, stored = residual.keep(side, payload, one)
         if not len(found):
             continue
         counters.matched += len(found)
@@ -68,20 +69,20 @@ class Residual:
     def __init__(self, condition: Condition) -> None:
         self._same = condition.same
         self._predicates = condition.predicates
+        proved = [one.check for one in condition.measured[:1]]
+        self._unproved = tuple(one for one in condition.predicates if one not in proved)
 
     @property
     def is_empty(self) -> bool:
         """Whether each candidate is a match."""
         return not (self._same or self._predicates)
 
-    def keep(
-        self, side: Side, payload: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s
-    ) -> tuple[Int64s, Int64s]:
+    def keep(self, side: Side, payload: pa.RecordBatch, candidates: Candidates) -> tuple[Int64s, Int64s]:
         """Return the positions of the candidates that satisfy the residual.
 
-        ``payload[found]`` are the probing tuples, which belong to ``side``. ``partner[stored]`` are the
-        stored tuples.
+        ``payload`` has the probing tuples, which belong to ``side``.
         """
+        found, partner, stored, _, is_proved = candidates
         for columns in self._same:
             mine, theirs = payload.column(columns[side]), partner.column(columns[side.other])
             # Of a candidate, both values are NULL or none is, because its keys are equal.
@@ -89,7 +90,7 @@ class Residual:
             if not pc.all(equal).as_py():
                 kept = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
                 found, stored = found[kept], stored[kept]
-        for predicate in self._predicates:
+        for predicate in self._unproved if is_proved else self._predicates:
             if not len(found):
                 break
             sides = ((payload, found), (partner, stored))

@@ -95,7 +95,8 @@ class Indexable(NamedTuple):
             window=window,
             window_bands=window if condition.window is not None and condition.window.is_two_sided else (),
             overlaps=tuple(_find_overlaps(condition)),
-            has_measure=bool(condition.measured) or condition.ranked is not None,
+            has_measure=condition.ranked is not None
+            or any(not (one.limit.measure.is_cheap and every) for one in condition.measured),
         )
 
 
@@ -252,6 +253,8 @@ class Pairs(NamedTuple):
     stored: Int64s
     n_candidates: int
     """The number of stored rows that were compared to find these pairs."""
+    is_proved: bool = False
+    """Whether the first measure of the condition is true for all of these pairs."""
 
 
 class Shape(ABC):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from thetastream.core.keys import HIGHEST, Int64s
-from thetastream.core.measure import NearestSearch, Ranges
+from thetastream.core.measure import NearestSearch, Ranges, list_ranges
 from thetastream.index.base import (
     Fit,
     Indexable,
@@ -91,17 +91,18 @@ def _match_limit(run: StoredRows, search: Search, measured: MeasuredSearch, capa
     # 2. Propose all pairs of small tiles.
     in_small = np.repeat(is_small, ends - starts)
     probes = order[in_small]
-    for found, rows in _list_pairs(probes, first[probes], last[probes], capacity):
-        yield _check(run, search, found, rows, len(found))
+    for found, rows in list_ranges(first[probes], last[probes], capacity):
+        yield _check(run, search, probes[found], rows, len(found))
     # 3. Let the measure propose pairs of the others.
     for tile in np.flatnonzero(~is_small):
         probes = order[starts[tile] : ends[tile]]
         visited = range(lows[tile], highs[tile])
         n_candidates = len(probes) * len(visited)
-        for near, rows in propose(limit, derived, places[probes], stored, visited, capacity):
+        for near, rows, is_proved in propose(limit, derived, places[probes], stored, visited, capacity):
             found = probes[near]
             is_visited = (rows >= first[found]) & (rows < last[found])
-            yield _check(run, search, found[is_visited], rows[is_visited], n_candidates)
+            pairs = _check(run, search, found[is_visited], rows[is_visited], n_candidates)
+            yield pairs._replace(is_proved=is_proved)
             n_candidates = 0
 
 
@@ -114,8 +115,8 @@ def _match_nearest(run: StoredRows, search: Search, ranked: RankedSearch, capaci
     is_small = (ends - starts) * (highs - lows) < SMALL
     # 2. Propose all pairs of small groups.
     probes = order[np.repeat(is_small, ends - starts)]
-    for found, rows in _list_pairs(probes, first[probes], last[probes], capacity):
-        yield _check(run, search, found, rows, len(found))
+    for found, rows in list_ranges(first[probes], last[probes], capacity):
+        yield _check(run, search, probes[found], rows, len(found))
     # 3. Let the measure propose pairs of the others.
     one, is_of_probes = ranked.ranked, ranked.best is not None
     for group in np.flatnonzero(~is_small):
@@ -185,17 +186,6 @@ def _cut_tiles(first: Int64s, last: Int64s, most: int) -> tuple[Int64s, Int64s, 
     starts = np.repeat(groups, n_tiles) + number * most
     ends = np.append(starts[1:], n)[: len(starts)]
     return starts, ends, first[starts], np.maximum.reduceat(last, starts) if n else last
-
-
-def _list_pairs(
-    probes: Int64s, first: Int64s, last: Int64s, capacity: int
-) -> Iterator[tuple[Int64s, Int64s]]:
-    """Yield each probe with all rows that it visits, at most ``capacity`` pairs at a time."""
-    before = np.append(0, np.cumsum(last - first))
-    for begin in range(0, int(before[-1]), capacity):
-        pairs = np.arange(begin, min(begin + capacity, int(before[-1])))
-        at = np.searchsorted(before, pairs, side="right") - 1
-        yield probes[at], first[at] + pairs - before[at]
 
 
 def _check(run: StoredRows, search: Search, found: Int64s, rows: Int64s, n_candidates: int) -> Pairs:

@@ -13,7 +13,12 @@ from pyspark.sql import DataFrame
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.families.chain import CHAIN
 from thetastream.families.options import TaskOptions, read_options
-from thetastream.families.pairs.choose import Choose, ChosenModel, build_default_model
+from thetastream.families.pairs.choose import (
+    Choose,
+    ChosenModel,
+    build_default_model,
+    find_semantic_problem,
+)
 from thetastream.families.pairs.plan import PAIRS
 from thetastream.families.tasks import TASK, PlanOfTask, TasksPlan, find_sharing_problem, share
 from thetastream.families.windows import is_counted
@@ -104,7 +109,10 @@ def plan_tasks(
         named = build_default_model(count_partitions(frame.sparkSession))
         choose = build_default_model
         reason = "left out: runs any condition, and routes by tuples alone"
-    refused = find_sharing_problem(named, frame.isStreaming)
+    # Tuples have other places under each condition.
+    refused = find_sharing_problem(named, frame.isStreaming) or find_semantic_problem(
+        given.values.get("shed"), None
+    )
     if refused is not None:
         raise refused
     # 2. Plan each task as a join of its own.

@@ -110,7 +110,11 @@ def lower(
         for filters in rewritten.filters:
             filters.append(Filter("false"))
         rewritten.notes.append(Note(window.text, "nothing", "the bounds contradict each other"))
-    measured = tuple(_build_measured(one, rewritten) for one in rewritten.measured)
+    # The first measure is that of the index, and near pairs are fewer.
+    measured = tuple(
+        _build_measured(one, rewritten)
+        for one in sorted(rewritten.measured, key=lambda one: (one.limit.is_far, one.limit.measure.is_cheap))
+    )
     condition = Condition(
         sides=(
             build_side_spec(query.streams[0], rewritten.keys[0]),

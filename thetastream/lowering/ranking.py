@@ -57,7 +57,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         raise QueryError("NEAREST", f"{what}; leave out what stands behind the expression in {nearest.by!r}")
     is_descending |= is_similarity
     call = read_measure(phrase, query, resolver)
-    if call is not None:
+    if call is not None and call.measure.ranks:
         if call.problem is not None or has_nulls_first:
             raise _make_error(nearest, call.problem or "NULL is the last of the values of a measure")
         return LoweredMeasure(nearest.k, call.measure, call.arguments, is_descending)

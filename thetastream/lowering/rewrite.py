@@ -5,6 +5,7 @@
     abs(f - g) <= c       -> a band of key columns
     f - g OP c            -> a comparison of key columns and a constant
     m(f, g) OP c          -> a measure that units compute, for example the similarity of vectors
+    NOT BETWEEN           -> the same, of a value and an interval
     bounds on event times -> the window, if f - g, or e of abs(e) <= c, follows l.ts - r.ts
     anything else         -> residual, a filter behind the join
 
@@ -26,7 +27,7 @@ from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver
 from thetastream.lowering.rewrite_bands import read_difference, rewrite_band, rewrite_difference
 from thetastream.lowering.rewrite_comparisons import rewrite_comparison
-from thetastream.lowering.rewrite_measures import rewrite_measure
+from thetastream.lowering.rewrite_measures import rewrite_measure, rewrite_outside, rewrite_test
 from thetastream.lowering.side_keys import SideKeys
 
 
@@ -77,6 +78,8 @@ def _rewrite_constant(conjunct: Conjunct) -> None:
 
 
 def _rewrite_two_sided(conjunct: Conjunct) -> None:
+    if conjunct.out.has_measures and (rewrite_test(conjunct) or rewrite_outside(conjunct)):
+        return
     found = find_comparisons(conjunct.phrase)
     if not found:
         _keep_residual(conjunct, "no single comparison of a left with a right expression")

@@ -1,4 +1,8 @@
-"""Reads measures, and rewrites a comparison of a measure with a constant: m(f(l), g(r)) OP c.
+"""Reads measures, and rewrites conjuncts that units evaluate by a measure:
+
+    m(f(l), g(r)) OP c                  a comparison with a constant
+    m(f(l), g(r)), NOT m(f(l), g(r))    a measure that is a boolean
+    f(l) NOT BETWEEN g(r) AND h(r)      also NOT (... AND ...), and f(l) < g(r) OR f(l) > h(r)
 
 The measures are those of ``thetastream.index.measures``. Spark compares the result, a FLOAT or an INT, with
 the constant in their common type. A DOUBLE has each value of both, so units compare in double precision.
@@ -7,13 +11,16 @@ the constant in their common type. A DOUBLE has each value of both, so units com
 import math
 from typing import NamedTuple
 
-from thetastream.conditions import Comparison, Phrase
+from thetastream.conditions import Comparison, Phrase, find_negated_pair, parse, strip_not
 from thetastream.conditions.forms import match_form
 from thetastream.conditions.names import find_references
-from thetastream.conditions.phrases import FLIPPED
+from thetastream.conditions.phrases import FLIPPED, canonicalize
 from thetastream.core.measure import MeasureLimit, PairMeasure
+from thetastream.core.spark_types import DATETIME, is_floating
 from thetastream.index.measures import REGISTRY
+from thetastream.index.measures.ranges import Outside
 from thetastream.lowering.conjunct import Conjunct, Measured
+from thetastream.lowering.domains import find_domain
 from thetastream.lowering.query import Query, Resolver
 
 
@@ -42,7 +49,7 @@ def _check_call(
 ) -> MeasureCall | None:
     f, g = (argument.bare() for argument in arguments)
     if find_references(f, query.aliases) == (query.aliases[1],):
-        f, g = g, f
+        f, g, measure = g, f, measure.mirrored
     named = [find_references(argument, query.aliases) for argument in (f, g)]
     if named != [(alias,) for alias in query.aliases]:
         return None
@@ -63,15 +70,69 @@ def rewrite_measure(conjunct: Conjunct, comparison: Comparison) -> bool:
     found = read_measure(call, conjunct.query, conjunct.resolver)
     if found is None or found.problem is not None or op not in ("<", "<=", ">", ">="):
         return False
-    limit = _find_limit(call.text, other.text, conjunct)
+    limit = None if found.measure.is_test else _find_limit(call.text, other.text, conjunct)
     if limit is None:
         return False
-    f, g = found.arguments
-    for keys, phrase in zip(conjunct.out.keys, (f, g), strict=True):
-        keys.add_values(phrase)
-    conjunct.out.measured.append(Measured(f, g, MeasureLimit(found.measure, op, limit)))
-    conjunct.add_note("measure", f"units compute {found.measure.name} as Spark does")
+    _add_measured(conjunct, found.arguments, MeasureLimit(found.measure, op, limit))
     return True
+
+
+def rewrite_test(conjunct: Conjunct) -> bool:
+    """Rewrite a measure that is a boolean; return whether the conjunct has this form."""
+    phrase, is_negated = strip_not(conjunct.phrase)
+    found = read_measure(phrase, conjunct.query, conjunct.resolver)
+    if found is None or found.problem is not None or not found.measure.is_test:
+        return False
+    limit = MeasureLimit(found.measure, "<=" if is_negated else ">=", 0.0 if is_negated else 1.0)
+    _add_measured(conjunct, found.arguments, limit)
+    return True
+
+
+def rewrite_outside(conjunct: Conjunct) -> bool:
+    """Rewrite a condition that a value lies outside of an interval; return whether the conjunct is one."""
+    pair, aliases = find_negated_pair(conjunct.phrase), conjunct.query.aliases
+    for value in () if not pair else (pair[0].f, pair[0].g):
+        ends = [_find_end(one, value) for one in pair]
+        low, high = (next((end for end in ends if end and end[0][0] == sign), None) for sign in "><")
+        if low is None or high is None:
+            continue
+        excludes = low[0] == ">", high[0] == "<"
+        named = [find_references(phrase, aliases) for phrase in (value, low[1], high[1])]
+        if len(named[0]) != 1 or named[1] != named[2] or {*named[0], *named[1]} != {*aliases}:
+            continue
+        types = [
+            conjunct.resolver.type_of(phrase.text, names)
+            for phrase, names in zip((value, low[1], high[1]), named, strict=True)
+        ]
+        type_ = str(types[0])
+        domain = find_domain(type_)
+        is_dense = is_floating(type_) or type_ in DATETIME
+        if {*types} != {type_} or domain is None or not domain.is_exact or (any(excludes) and not is_dense):
+            continue
+        arguments = [value, parse(f"array({low[1].text}, {high[1].text})")]
+        if named[0] == (aliases[1],):
+            arguments.reverse()
+        limit = MeasureLimit(Outside(excludes), ">=", 1.0)
+        _add_measured(conjunct, (arguments[0], arguments[1]), limit)
+        return True
+    return False
+
+
+def _find_end(comparison: Comparison, value: Phrase) -> tuple[str, Phrase] | None:
+    """Return the operator and the other operand of a comparison of a value; None if it compares another."""
+    f, op, g = comparison.f, comparison.op, comparison.g
+    for one, sign, other in ((f, op, g), (g, FLIPPED[op], f)):
+        if comparison.limit is None and canonicalize(one.text) == canonicalize(value.text):
+            return sign, other
+    return None
+
+
+def _add_measured(conjunct: Conjunct, arguments: tuple[Phrase, Phrase], limit: MeasureLimit) -> None:
+    for keys, phrase in zip(conjunct.out.keys, arguments, strict=True):
+        keys.add_values(phrase)
+    conjunct.out.measured.append(Measured(*arguments, limit))
+    more = "; pairs that an index proves to be far are results and are not computed" if limit.is_far else ""
+    conjunct.add_note("measure", f"units compute {limit.measure.name} as Spark does{more}")
 
 
 def _find_limit(value: str, limit: str, conjunct: Conjunct) -> float | None:

@@ -251,7 +251,7 @@ class UnitEpoch:
             what = 'Spark does not tell when the epoch began, and a shedder with load="lag" needs it'
             raise StateError("EPOCH_UNKNOWN", f'{what}; use load="state"')
         load = shed.shedding.measure_load(counters.mlv_bytes, inbox.shed, (began_ms or 0) * 1000)
-        shed.publish(task, slot, load)
+        shed.publish(task, slot, load, inbox.shed)
 
     def _identify(self, running: RunningSpec) -> Identity:
         """Return the identity of the running query, whose model was chosen for its own partitions."""

@@ -14,6 +14,7 @@ from thetastream.core.identity import Identity, Part
 from thetastream.core.shed import Shed
 from thetastream.engine.order import Order
 from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.routing import FindPlaces
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
 from thetastream.results.description import Description
@@ -108,6 +109,8 @@ class Flow:
     """For each stream that is the result of a join, the aliases of the user's streams behind it."""
     waits_by: tuple[str, ...] | None = None
     """The event times of the streams, as columns of blocks, if tuples wait for the watermark."""
+    places: FindPlaces | None = None
+    """Finds the places of tuples for a semantic load shedder; None if there is none."""
 
 
 def _fit_change(

@@ -1,25 +1,36 @@
 """The loads of units, from which the routers of the next epochs compute how much they drop.
 
     folder/loads-<query>-<join>/<unit>.<epoch>.<load>        empty files; the name says everything
+    folder/loads-<query>-<join>/cells.<epoch>                what a semantic shedder counts, sealed
 
 Each unit publishes its load after each epoch in which it takes part, and the largest load decides. For the
 state, the routers of epoch e take the newest load of each unit from before e, because a unit that takes no
 part keeps its state. For the lag, they take the loads of the newest epoch before e. A load follows from the
 input of its epoch and from the state before it. So an epoch that runs again publishes the same file, and its
 routers read the same files.
+
+The unit to which the routers of an epoch report publishes the counts of cells: those of the epoch before, and
+what is reported. Routers take the newest ones from before their epoch.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder
 from thetastream.core.shed import LAG
+from thetastream.engine.inbox import ShedReport
+from thetastream.engine.semantic_shedding import CellCounts
 from thetastream.engine.shedding import Shedder, Shedding
+from thetastream.runtime.control.files import seal, unseal
 from thetastream.runtime.task_facts import TaskFacts
 
 LOADS = "loads-"
 """Beginning of the name of a folder of loads. The identifier of the query and the join follow."""
+CELLS_OF = "cells"
+"""Beginning of the name of a file with counts of cells. The epoch follows."""
 
 
 class _Entry(NamedTuple):
@@ -57,6 +68,30 @@ class Loads:
         loads = (entry.load for entry in newest if not of_one_epoch or entry.epoch == last)
         return max(loads, default=None)
 
+    def publish_cells(self, epoch: int, counts: CellCounts) -> None:
+        """Publish the counts of cells after an epoch."""
+        self._folder.make(is_private=True)
+        name = f"{CELLS_OF}.{epoch}"
+        self._folder.write(name, seal(name, counts.encode()))
+
+    def find_cells(self, epoch: int) -> CellCounts | None:
+        """Find the newest counts of cells from before ``epoch``; None if there are none.
+
+        Raises
+        ------
+        StateError
+            MAILBOX_DAMAGED.
+        """
+        found = [number for number in self._list_cells() if number < epoch]
+        if not found:
+            return None
+        name = f"{CELLS_OF}.{max(found)}"
+        try:
+            return CellCounts.decode(unseal(name, self._folder.read(name)))
+        except ValueError as error:
+            what = f"{self._folder.locate(name)}, which a load shedder reads, is damaged: {error}"
+            raise StateError("MAILBOX_DAMAGED", f"{what}. Remove it: shedding then starts anew") from error
+
     def prune(self, epoch: int) -> None:
         """Remove the loads that neither ``epoch``, if it runs again, nor a later epoch reads."""
         newest = self._find_newest(epoch)
@@ -64,6 +99,15 @@ class Loads:
             if entry.epoch < newest.get(entry.unit, entry).epoch:
                 with suppress(FileNotFoundError):
                     self._folder.remove(f"{entry.unit}.{entry.epoch}.{entry.load}")
+        before = [number for number in self._list_cells() if number < epoch]
+        for number in sorted(before)[:-1]:
+            with suppress(FileNotFoundError):
+                self._folder.remove(f"{CELLS_OF}.{number}")
+
+    def _list_cells(self) -> list[int]:
+        """List the epochs whose counts of cells are there."""
+        names = (name.partition(".") for name in self._folder.list_files())
+        return [int(number) for kind, _, number in names if kind == CELLS_OF and number.isdigit()]
 
     def _find_newest(self, epoch: int) -> dict[int, _Entry]:
         """Find the newest load of each unit before ``epoch``."""
@@ -96,13 +140,17 @@ class ShedLoads:
         """
         loads, epoch = self._find_loads(task), find_shed_epoch(task)
         load = loads.find(epoch, of_one_epoch=self.shedding.shed.load == LAG)
+        counts = loads.find_cells(epoch) if self.shedding.places is not None else None
         if not task.partition and not stream:
             loads.prune(epoch)
-        return self.shedding.open(stream, epoch, load, least)
+        return self.shedding.open(stream, epoch, load, least, counts)
 
-    def publish(self, task: TaskFacts, unit: int, load: int) -> None:
-        """Publish the load of a unit after the epoch of a Spark task."""
-        self._find_loads(task).publish(unit, find_shed_epoch(task), load)
+    def publish(self, task: TaskFacts, unit: int, load: int, reports: Sequence[ShedReport] = ()) -> None:
+        """Publish the load of a unit after the epoch of a Spark task, and what routers reported to it."""
+        loads, epoch = self._find_loads(task), find_shed_epoch(task)
+        loads.publish(unit, epoch, load)
+        if any(report.arrived is not None for report in reports):
+            loads.publish_cells(epoch, (loads.find_cells(epoch) or CellCounts.begin()).add(reports))
 
     def _find_loads(self, task: TaskFacts) -> Loads:
         return Loads(self.root, f"{LOADS}{task.query}-{self.join}")

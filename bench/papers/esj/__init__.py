@@ -20,6 +20,7 @@ FIGURES = (
     "cost_by_block",
     "load_over_time",
     "loads_by_arrivals",
+    "recall_by_shed",
     "latency_by_model",
 )
 QUICK_SCALE = 1 / 16

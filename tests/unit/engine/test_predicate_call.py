@@ -7,10 +7,13 @@ import pyarrow as pa
 import pytest
 
 from thetastream.conditions import predicate
-from thetastream.core.condition import Condition, PythonPredicate, SideSpec
+from thetastream.core.condition import Condition, MeasuredPair, PythonPredicate, SideSpec
 from thetastream.core.errors import PredicateError, QueryError
+from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
 from thetastream.engine.matching import Residual
+from thetastream.engine.store.probing import Candidates
+from thetastream.index.measures import REGISTRY
 
 LEFT = pa.RecordBatch.from_pydict({"x": [1, 2, 3]})
 RIGHT = pa.RecordBatch.from_pydict({"y": [2, 3, 4, 5]})
@@ -36,7 +39,7 @@ def test_both_forms_see_the_same_candidates(side: Side, is_encoded: bool) -> Non
         return near(a.x, b.y)
 
     probes, stored = ((LEFT, FOUND), (RIGHT, STORED))[:: 1 if side is Side.LEFT else -1]
-    kept = residual(call, is_encoded).keep(side, *probes, *stored)
+    kept = residual(call, is_encoded).keep(side, probes[0], Candidates(probes[1], *stored, 0))
     left, right = kept[:: 1 if side is Side.LEFT else -1]
     assert list(zip(left, right, strict=True)) == [(0, 0), (1, 0), (2, 1), (2, 2)]
 
@@ -48,7 +51,7 @@ def test_an_error_names_the_first_row_that_raises() -> None:
         return near(a.x, b.y)
 
     with pytest.raises(PredicateError, match=r"three \(on 5 candidates; the first is a.x = 3, b.y = 3\)"):
-        residual(call, False).keep(Side.LEFT, LEFT, FOUND, RIGHT, STORED)
+        residual(call, False).keep(Side.LEFT, LEFT, Candidates(FOUND, RIGHT, STORED, 0))
 
 
 def test_an_error_of_many_candidates_only_names_none() -> None:
@@ -58,7 +61,19 @@ def test_an_error_of_many_candidates_only_names_none() -> None:
         return near(a.x, b.y)
 
     with pytest.raises(PredicateError, match="on none of them alone"):
-        residual(call, False).keep(Side.LEFT, LEFT, FOUND, RIGHT, STORED)
+        residual(call, False).keep(Side.LEFT, LEFT, Candidates(FOUND, RIGHT, STORED, 0))
+
+
+def test_the_first_measure_is_not_computed_for_proved_pairs() -> None:
+    limits = [MeasureLimit(REGISTRY["bit_count"], "<=", most) for most in (0.0, 1.0)]
+    measured = tuple(MeasuredPair(("x", "y"), limit) for limit in limits)
+    sides = SideSpec("a", ("x",)), SideSpec("b", ("y",))
+    condition = Condition(sides, predicates=tuple(one.check for one in measured), measured=measured)
+    left, right = (pa.RecordBatch.from_pydict({name: [1, 2, 3]}) for name in "xy")
+    rows = np.arange(3), np.array([0, 2, 0])  # 0, 1 and 1 bits differ
+    for is_proved, kept in ((False, [0]), (True, [0, 1, 2])):
+        candidates = Candidates(rows[0], right, rows[1], 0, is_proved)
+        assert Residual(condition).keep(Side.LEFT, left, candidates)[0].tolist() == kept
 
 
 def test_form_is_checked() -> None:

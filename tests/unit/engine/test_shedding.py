@@ -1,5 +1,6 @@
 """Shedding: the curve, who is dropped, replays, and what is counted."""
 
+import json
 import pickle
 from collections import Counter
 from itertools import pairwise
@@ -16,7 +17,9 @@ from thetastream.core.errors import QueryError
 from thetastream.core.shed import CURVES, Shed
 from thetastream.core.sides import Side
 from thetastream.engine.inbox import ShedReport
+from thetastream.engine.semantic_shedding import CELLS, CellCounts
 from thetastream.engine.shedding import Shedding
+from thetastream.engine.two_stream.content_routing import find_placing
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import IndexSpec, Sorted
@@ -95,6 +98,7 @@ def test_a_curve_never_falls(curve):
         {"curve": "cubic"},
         {"load": "heavy"},
         {"what": "results"},
+        {"kind": "any"},
         {"threshold": "2 GB"},
         {"threshold": "10 seconds"},
         {"threshold": "1 GB", "capacity": "2 GB", "load": "lag"},
@@ -105,6 +109,77 @@ def test_a_curve_never_falls(curve):
 def test_settings_out_of_range_are_refused(settings):
     with pytest.raises(QueryError, match=r"\[SHED\]"):
         Shed(**{"threshold": "1 GB", "capacity": "2 GB", **settings})
+
+
+# Who is dropped first
+
+
+def make_skewed(stream, epoch, n=3000, cells=60):
+    """Tuples of a stream whose values are far apart. Few are frequent, and others in the other stream."""
+    chance = np.random.default_rng([stream, epoch])
+    share = 1 / np.arange(1, cells + 1)
+    order = np.random.default_rng(stream).permutation(cells)
+    x = 1000 * order[chance.choice(cells, n, p=share / share.sum())]
+    numbers = np.arange(n) + (2 * epoch + stream) * n
+    columns = {"id": numbers, "x": x, "t": np.full(n, epoch), HASH: chance.integers(-(2**63), 2**63 - 1, n)}
+    return pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
+
+
+def count_pairs(tables):
+    left, right = (Counter(x for batch in table for x in batch["x"].to_pylist()) for table in tables)
+    return sum(n * right[x] for x, n in left.items())
+
+
+@pytest.mark.parametrize("factor", [0.2, 0.5, 0.8])
+def test_a_semantic_shedder_drops_as_much_and_keeps_more_pairs(factor):
+    places = find_placing(CONDITION).find_places
+    kept = {}
+    for kind in ("random", "semantic"):
+        shed = Shed(1000, 2000, base=0, kind=kind)
+        shedding = Shedding(shed, CONDITION.sides, places if shed.is_semantic else None)
+        counts, tables = CellCounts.begin(), ([], [])
+        for epoch in range(6):
+            reports = []
+            for stream in range(2):
+                batch = make_skewed(stream, epoch)
+                # Two tasks of a router, which know nothing of each other.
+                for part in (batch.slice(0, 1000), batch.slice(1000)):
+                    shedder = shedding.open(stream, epoch, round(1000 + 1000 * factor), counts=counts)
+                    tables[stream].append(shedder.drop(part)[0])
+                    reports.append(shedder.report)
+            counts = counts.add([ShedReport(*json.loads(json.dumps(report))) for report in reports])
+        everything = [[make_skewed(stream, epoch) for epoch in range(6)] for stream in range(2)]
+        n_kept = sum(batch.num_rows for table in tables for batch in table)
+        kept[kind] = n_kept / 36_000, count_pairs(tables) / count_pairs(everything)
+    assert kept["random"][0] == pytest.approx(1 - factor, abs=0.02)
+    assert kept["random"][1] == pytest.approx((1 - factor) ** 2, abs=0.03)
+    assert kept["semantic"][0] == pytest.approx(1 - factor, abs=0.03)
+    assert kept["semantic"][1] > kept["random"][1] + 0.05
+
+
+def test_probes_with_few_partners_are_dropped_first_and_all_tuples_are_kept():
+    shed = Shed("1 s", "9 s", base=0, load="lag", what="probes", kind="semantic")
+    counts, shedding = (
+        CellCounts.begin(),
+        Shedding(shed, CONDITION.sides, find_placing(CONDITION).find_places),
+    )
+    for epoch in range(2):
+        shedders = [shedding.open(stream, epoch, 5 * SECOND, counts=counts) for stream in range(2)]
+        dropped = [one.drop(make_skewed(stream, epoch)) for stream, one in enumerate(shedders)]
+        assert [batch.num_rows for batch, _ in dropped] == [3000, 3000]
+        counts = counts.add([one.report for one in shedders])
+    assert counts.arrived.tolist() == counts.kept.tolist()
+    other = Counter(make_skewed(1, 0)["x"].to_pylist())
+    partners = np.array([other[x] for x in make_skewed(0, 1)["x"].to_pylist()])
+    probing = dropped[0][1]
+    assert partners[probing].mean() > 2 * partners[~probing].mean()
+
+
+def test_counts_that_are_written_are_read_again():
+    counts = CellCounts.begin().add([ShedReport(1, arrived=range(CELLS), kept=[1] * CELLS)])
+    assert CellCounts.decode(counts.encode()).arrived[1].tolist() == list(range(CELLS))
+    with pytest.raises(ValueError, match="256 numbers"):
+        CellCounts.decode("[[[1]], [[1]]]")
 
 
 # Who is dropped

@@ -51,9 +51,9 @@ def find(run: Run, index: IndexPlan, probing: pa.RecordBatch) -> tuple[set[tuple
     store.put(meta, run)
     keys = np.column_stack([probing.column("t").to_numpy(), probing.column("v").to_numpy()])
     pieces = list(probe_segments([meta], store, index, keys, RowFacts(probing)))
-    pairs = [pair for piece in pieces for pair in zip(piece[0].tolist(), piece[2].tolist(), strict=True)]
+    pairs = [pair for one in pieces for pair in zip(one.probes.tolist(), one.stored.tolist(), strict=True)]
     assert len(set(pairs)) == len(pairs)
-    return set(pairs), sum(piece[3] for piece in pieces)
+    return set(pairs), sum(one.n_compared for one in pieces)
 
 
 def count_by_hand(index: IndexPlan, run: Run, probing: pa.RecordBatch) -> set[tuple[int, int]]:

@@ -87,21 +87,17 @@ def check_proposals(random: np.random.Generator) -> None:
     op = OPS[random.integers(4)]
     places = random.permutation(len(left))
     start, stop = sorted(int(n) for n in random.integers(0, len(right) + 1, 2))
-    proposed = [
-        (int(places[p]), int(s))
-        for piece in measure.propose(
-            MeasureLimit(measure, op, limit),
-            measure.derive(left),
-            places,
-            measure.derive(right),
-            range(start, stop),
-            7,
-        )
-        for p, s in zip(*piece, strict=True)
-    ]
+    proposed: list[tuple[int, int]] = []
+    proved: list[tuple[int, int]] = []
+    comparison = MeasureLimit(measure, op, limit)
+    derived = measure.derive(left), measure.derive(right)
+    for one in measure.propose(comparison, derived[0], places, derived[1], range(start, stop), 7):
+        pairs = [*zip(places[one.probes].tolist(), one.stored.tolist(), strict=True)]
+        proposed += pairs
+        proved += pairs if one.is_proved else []
     assert len(set(proposed)) == len(proposed)
     wanted = {(p, s) for p, s in list_pairs(measure, left, right, op, limit) if start <= s < stop}
-    assert wanted <= set(proposed)
+    assert set(proved) <= wanted <= set(proposed)
     assert all(start <= s < stop for _, s in proposed)
 
 
@@ -194,9 +190,20 @@ def test_few_other_pairs_are_proposed() -> None:
         pieces = measure.propose(
             MeasureLimit(measure, op, limit), vectors, np.arange(300), vectors, range(300), 1 << 17
         )
-        n_proposed = sum(len(p) for p, _ in pieces)
+        n_proposed = sum(len(one.probes) for one in pieces)
         assert 300 <= len(list_pairs(measure, column, column, op, limit)) <= n_proposed
         assert n_proposed <= len(list_pairs(measure, column, column, op, limit)) + 2
+
+
+def test_pairs_far_from_the_limit_are_proved() -> None:
+    random = np.random.default_rng(9)
+    column = pa.array(list(random.normal(size=(300, 64)).astype(np.float32)), pa.list_(pa.float32()))
+    for measure, op in zip(MEASURES, ("<", "<", ">"), strict=True):
+        vectors, limit = measure.derive(column), 9.0 if measure.name == "vector_l2_distance" else 0.1
+        comparison = MeasureLimit(measure, op, limit)
+        pieces = [*measure.propose(comparison, vectors, np.arange(300), vectors, range(300), 1 << 17)]
+        n_proved = sum(len(one.probes) for one in pieces if one.is_proved)
+        assert n_proved >= len(list_pairs(measure, column, column, op, limit)) - 2 > 30_000
 
 
 def test_vectors_of_two_sizes_are_refused_when_they_meet() -> None:
@@ -206,7 +213,7 @@ def test_vectors_of_two_sizes_are_refused_when_they_meet() -> None:
     pieces = list(
         measure.propose(MeasureLimit(measure, ">=", 0.5), vectors, np.array([0]), vectors, range(3), 100)
     )
-    assert {(int(p), int(s)) for piece in pieces for p, s in zip(*piece, strict=True)} == {
+    assert {(int(p), int(s)) for piece in pieces for p, s in zip(*piece[:2], strict=True)} == {
         (0, 0),
         (0, 1),
         (0, 2),

@@ -56,10 +56,10 @@ def search(
     keys = encode_key_rows(Side.LEFT, condition, left)
     found: Counter[tuple[int, int]] = Counter()
     candidates = 0
-    for mine, stored, theirs, n in probe_segments([meta], store, plan, keys, RowFacts(left), has_one):
-        ids = left["id"].take(mine).to_pylist(), stored["id"].take(theirs).to_pylist()
+    for one in probe_segments([meta], store, plan, keys, RowFacts(left), has_one):
+        ids = left["id"].take(one.probes).to_pylist(), one.payload["id"].take(one.stored).to_pylist()
         found.update(zip(*ids, strict=True))
-        candidates += n
+        candidates += one.n_compared
     return found, candidates
 
 

@@ -15,6 +15,7 @@ from thetastream.core.identity import Part
 from thetastream.core.shed import Shed
 from thetastream.core.sides import Role
 from thetastream.engine.inbox import Inbox, ShedReport
+from thetastream.engine.semantic_shedding import CELLS, CellCounts
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique
@@ -54,6 +55,23 @@ def test_pruning_changes_nothing_that_an_epoch_or_its_repetition_reads(loads, tm
         loads.prune(epoch)
         assert (loads.find(epoch), loads.find(epoch + 1)) == before
     assert len(list((tmp_path / "loads-q-j").iterdir())) <= 6
+
+
+def test_routers_read_the_newest_counts_of_cells_before_their_epoch(loads, tmp_path):
+    counts = CellCounts.begin()
+    for epoch in (2, 4):
+        counts = counts.add([ShedReport(0, arrived=[epoch] * CELLS, kept=[1] * CELLS)])
+        loads.publish_cells(epoch, counts)
+    assert loads.find_cells(2) is None
+    assert [loads.find_cells(epoch).arrived[0, 0] for epoch in (3, 4, 5)] == [2, 2, 5.6]
+    loads.prune(4)
+    assert [loads.find_cells(epoch).arrived[0, 0] for epoch in (4, 5)] == [2, 5.6]
+    loads.prune(5)
+    assert [path.name for path in (tmp_path / "loads-q-j").iterdir()] == ["cells.4"]
+    path = tmp_path / "loads-q-j" / "cells.4"
+    path.write_bytes(path.read_bytes().replace(b"5.6", b"5.7"))
+    with pytest.raises(StateError, match=r"MAILBOX_DAMAGED.*cells\.4.*Remove it"):
+        loads.find_cells(5)
 
 
 def test_an_epoch_that_runs_again_publishes_the_same(loads, tmp_path):
@@ -104,7 +122,7 @@ def test_a_routing_step_drops_by_the_loads_of_earlier_epochs(tmp_path, loads):
     assert all(not inbox.shed for inbox in whole)
     half = route(tmp_path, 4, shed)
     ((stream, dropped, *rest),) = half[0].shed
-    assert (stream, rest) == (1, [0, 0, None])
+    assert (stream, rest) == (1, [0, 0, None, None, None])
     assert count(half, Role.STORE) == 2000 - dropped == pytest.approx(1000, abs=120)
     assert count(half, Role.PROBE) == 2 * (2000 - dropped)
     assert [inbox.shed for inbox in half[1:]] == [[]] * 3

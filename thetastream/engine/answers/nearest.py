@@ -143,10 +143,10 @@ class NearestUnit(AnsweringUnit):
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
     ) -> Iterator[Matches]:
         """Keep the best of the matches. No match leaves the unit yet."""
-        for found, partner, stored, n_candidates in candidates:
-            self.counters.candidates += n_candidates
-            found, stored = self._residual.keep(side, payload, found, partner, stored)
-            mine, theirs = (payload, found), (partner, stored)
+        for one in candidates:
+            self.counters.candidates += one.n_compared
+            found, stored = self._residual.keep(side, payload, one)
+            mine, theirs = (payload, found), (one.payload, stored)
             (left, left_rows), (right, right_rows) = (mine, theirs) if side is Side.LEFT else (theirs, mine)
             keys = self._ranking.rank_pairs(left, left_rows, right, right_rows)
             self._add(left, left_rows, right, right_rows, keys)

@@ -186,11 +186,11 @@ class AnsweringUnit(Unit):
     def _count_partners(self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]) -> None:
         """Count the partners among the candidates. Results follow when their tuples are decided."""
         (preserved,) = self._how.preserved
-        for found, partner, stored, n_candidates in candidates:
-            self.counters.candidates += n_candidates
-            found, stored = self._residual.keep(side, payload, found, partner, stored)
+        for one in candidates:
+            self.counters.candidates += one.n_compared
+            found, stored = self._residual.keep(side, payload, one)
             self.counters.matched += len(found)
-            mine, theirs = (payload, found), (partner, stored)
+            mine, theirs = (payload, found), (one.payload, stored)
             (batch, rows), (others, other_rows) = (mine, theirs) if side is preserved else (theirs, mine)
             signs = read_signs(others)
             assert signs is not None
@@ -205,16 +205,17 @@ class AnsweringUnit(Unit):
         """
         (preserved,) = self._how.preserved
         is_probing, waiting = side is preserved, self._open[preserved]
-        for found, partner, stored, n_candidates in candidates:
-            self.counters.candidates += n_candidates
+        for one in candidates:
+            self.counters.candidates += one.n_compared
             # 1. Ignore candidates whose preserved tuple has a partner already.
-            batch, rows = (payload, found) if is_probing else (partner, stored)
+            batch, rows = (payload, one.probes) if is_probing else (one.payload, one.stored)
             numbers = _read_numbers(batch)
             is_open = waiting.are_open(numbers[rows])
             if not is_open.any():
                 continue
             # 2. Check the rest of the condition.
-            found, stored = self._residual.keep(side, payload, found[is_open], partner, stored[is_open])
+            undecided = one._replace(probes=one.probes[is_open], stored=one.stored[is_open])
+            found, stored = self._residual.keep(side, payload, undecided)
             self.counters.matched += len(found)
             # 3. Close each matched tuple once.
             rows = np.unique(found if is_probing else stored)

@@ -280,12 +280,12 @@ class MultiwayNode:
         is_last = partial.n_members + 1 == self._spec.n_streams
         residual = Residual(hop.plan.condition)
         self.counters.probed += len(rows)
-        for found, partner, stored, candidates in index.probe(rows, RowFacts(payload), hop.plan):
-            self.counters.candidates += candidates
-            found, stored = residual.keep(Side.LEFT, payload, found, partner, stored)
+        for one in index.probe(rows, RowFacts(payload), hop.plan):
+            self.counters.candidates += one.n_compared
+            found, stored = residual.keep(Side.LEFT, payload, one)
             if not len(found):
                 continue
-            joined, targets = payload.take(found), partner.take(stored)
+            joined, targets = payload.take(found), one.payload.take(stored)
             if self._overlap is not None:
                 joined, targets = self._overlap.join(joined, targets, is_last)
             columns = join_columns(self._spec.graph, hop, joined, targets)

@@ -1,6 +1,7 @@
 """Probes segments: finds the stored tuples that lie in the boxes of probing tuples, piece by piece."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +24,18 @@ pairs."""
 BYTES_AT_ONCE = 1 << 25
 
 
-Candidates = tuple[Int64s, pa.RecordBatch, Int64s, int]
-"""Positions among the probes, the stored payload, positions in that payload, and the number of stored tuples
-that were compared."""
+class Candidates(NamedTuple):
+    """Some of the pairs that an index has found."""
+
+    probes: Int64s
+    """Positions among the probes."""
+    payload: pa.RecordBatch
+    stored: Int64s
+    """Positions in the stored payload."""
+    n_compared: int
+    """The number of stored tuples that were compared."""
+    is_proved: bool = False
+    """Whether the first measure of the condition is true for all of these pairs."""
 
 
 def probe_segments(
@@ -84,16 +94,17 @@ def probe_segments(
             measured = _prepare_measure(plan, run, probe_facts, places)
             ranked = None if measured else _prepare_ranking(plan, run, probe_facts, places, best)
         pieces = search(plan, run, query, chosen, skip, capacity, most, measured, ranked)
-        for found, stored, candidates in pieces:
+        for found, stored, n_compared, is_proved in pieces:
             if has_one:
                 is_open[found] = False
             found = found if order is None else order[found]
             if widest * len(found) <= BYTES_AT_ONCE:
-                yield found, run.payload, stored, candidates
+                yield Candidates(found, run.payload, stored, n_compared, is_proved)
                 continue
             sizes = probe_facts.each[found] + run.facts.each[stored]
             for part in cut_pairs(sizes, BYTES_AT_ONCE):
-                yield found[part], run.payload, stored[part], candidates if part.start == 0 else 0
+                compared = n_compared if part.start == 0 else 0
+                yield Candidates(found[part], run.payload, stored[part], compared, is_proved)
 
 
 def _find_touching(plan: IndexPlan, run: Run, box: Box) -> npt.NDArray[np.bool_]:
@@ -112,8 +123,9 @@ def _prepare_measure(plan: IndexPlan, run: Run, facts: RowFacts, places: Int64s)
         return None
     one = plan.condition.measured[0]
     mine, theirs = one.columns[plan.stored.other], one.columns[plan.stored]
-    measure = one.limit.measure
-    return MeasuredSearch(one.limit, facts.derive(measure, mine), places, run.facts.derive(measure, theirs))
+    limit = one.limit if plan.stored is Side.RIGHT else one.limit.mirrored
+    measure = limit.measure
+    return MeasuredSearch(limit, facts.derive(measure, mine), places, run.facts.derive(measure, theirs))
 
 
 def _open_heaps(plan: IndexPlan, n: int) -> npt.NDArray[np.float32] | None:

@@ -60,8 +60,8 @@ def cost_more(
     """
     sample = np.arange(0, len(keys), max(1, len(keys) // SAMPLE))
     left = most * len(sample) / max(1, len(keys))
-    for found, _, _, n_candidates in probe(keys[sample], RowFacts(tuples.take(pa.array(sample)))):
-        left -= len(found) + n_candidates / COMPARED
+    for one in probe(keys[sample], RowFacts(tuples.take(pa.array(sample)))):
+        left -= len(one.probes) + one.n_compared / COMPARED
         if left < 0:
             return True
     return False

@@ -176,11 +176,7 @@ def search(
     """
     aimed = _aim(plan, run, box, chosen, skip)._replace(most=most, measured=measured, ranked=ranked)
     found = plan.index.shape.match(run, aimed, capacity)
-    return (
-        found
-        if chosen is None
-        else (Pairs(chosen[one.probes], one.stored, one.n_candidates) for one in found)
-    )
+    return found if chosen is None else (one._replace(probes=chosen[one.probes]) for one in found)
 
 
 def _aim(

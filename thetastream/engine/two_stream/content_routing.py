@@ -125,6 +125,13 @@ def find_routable_band(condition: Condition) -> int | None:
     return None
 
 
+def find_placing(condition: Condition, routing: str = "auto") -> Placing | None:
+    """Find the places that a condition gives to tuples; None if it has none for this routing."""
+    by_hash, band = ByHash(condition) if condition.equalities else None, find_routable_band(condition)
+    by_range = None if band is None else ByRange(condition, band)
+    return {"hash": by_hash, "range": by_range, "auto": by_hash or by_range}[routing]
+
+
 def choose_placing(model: Model, condition: Condition) -> Placing | None:
     """Choose the places by which a model routes under this condition; None if the model does not use places.
 
@@ -136,9 +143,7 @@ def choose_placing(model: Model, condition: Condition) -> Placing | None:
     routing = model.needs_places
     if routing is None:
         return None
-    by_hash, band = ByHash(condition) if condition.equalities else None, find_routable_band(condition)
-    by_range = None if band is None else ByRange(condition, band)
-    found = {"hash": by_hash, "range": by_range, "auto": by_hash or by_range}[routing]
+    found = find_placing(condition, routing)
     if found is None:
         needs = {"hash": "an equality", "range": "a band of one width on one key, as in abs(a.x - b.x) <= 3"}
         needs["auto"] = " or ".join(needs.values())

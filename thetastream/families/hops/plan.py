@@ -28,7 +28,7 @@ from thetastream.families.hops.one_epoch import (
     find_reason_against,
 )
 from thetastream.families.options import Objective
-from thetastream.families.pairs.choose import Choose, find_shed_problem
+from thetastream.families.pairs.choose import Choose, find_semantic_problem, find_shed_problem
 from thetastream.families.pairs.flow import describe_pairs, open_choice
 from thetastream.families.request import RESULTS_OF_MORE, JoinRequest, Refusal, find_answers_problems
 from thetastream.families.result_time import write_result_time
@@ -162,7 +162,8 @@ class HopsFamily:
         request = request.with_problems(problems).prepare_run(has_mailbox)
         if not request.is_streaming:
             model = model.on_one_node
-        unfit = find_shed_problem(request.run.shed, model)
+        shed = request.run.shed
+        unfit = find_shed_problem(shed, model) or find_semantic_problem(shed, None)
         query = request.with_problems([] if unfit is None else [unfit]).query(counts)
         # 2. Turn the condition into hops.
         lowered = lower_graph(

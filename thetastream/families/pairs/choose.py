@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.shed import Shed
 from thetastream.engine.routing import sends_probes_apart
-from thetastream.engine.two_stream.content_routing import choose_placing
+from thetastream.engine.two_stream.content_routing import Placing, choose_placing, find_placing
 from thetastream.families.changes import find_state_problem
 from thetastream.families.pairs.cost import Estimate, estimate
 from thetastream.families.pairs.workload import Workload, build_workload
@@ -247,6 +247,8 @@ def choose_model(
 ) -> ChosenModel:
     """Choose the model of the request, or the cheapest one that can run the query."""
     model, shed = request.model, request.run.shed
+    unfit = find_semantic_problem(shed, find_placing(lowered.physical.condition))
+    raise_problems([] if unfit is None else [unfit])
     if model is None:
         work = build_workload(query, lowered, request.statistics or Statistics())
         needs_probes_apart = shed is not None and shed.sheds_probes
@@ -255,6 +257,14 @@ def choose_model(
     problem = find_refusal(model, lowered) or find_shed_problem(shed, model)
     raise_problems([] if problem is None else [problem])
     return ChosenModel(model, "as asked for", SizeChoice(model) if request.has_open_size else None)
+
+
+def find_semantic_problem(shed: Shed | None, placing: Placing | None) -> QueryError | None:
+    """Return an error if a semantic shedder cannot know the partners of a tuple, else None."""
+    if shed is None or not shed.is_semantic or placing is not None:
+        return None
+    needs = "a join of two streams with an equality or a band of one width, as in abs(a.x - b.x) <= 3"
+    return QueryError("SHED", f'kind="semantic" needs {needs}; use kind="random"')
 
 
 def find_shed_problem(shed: Shed | None, model: Model) -> QueryError | None:

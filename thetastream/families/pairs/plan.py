@@ -14,7 +14,7 @@ from thetastream.core.errors import QueryError
 from thetastream.engine.order import Order, read_order
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shared_tasks import TaskJoin
-from thetastream.engine.two_stream.content_routing import find_routable_band
+from thetastream.engine.two_stream.content_routing import find_placing, find_routable_band
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundSource, BoundSources
 from thetastream.families.base import Facts, FinalJoin
@@ -156,7 +156,16 @@ class TwoStreamPlan(ABC):
         plan = self.physical if read is None else narrow_results(check_at_units(self.physical), set(read))
         identity = identify_two_streams(plan, self.model, self.reading, self.order)
         parts = {stream.alias: stream.parts for stream in self.inputs if stream.parts}
-        flow = Flow(plan.sides, plan.condition.sides, self.list_stages(plan), identity, parts=parts)
+        placing, shed = find_placing(plan.condition), self.run.shed
+        is_semantic = shed is not None and shed.is_semantic and placing is not None
+        flow = Flow(
+            plan.sides,
+            plan.condition.sides,
+            self.list_stages(plan),
+            identity,
+            parts=parts,
+            places=placing.find_places if placing is not None and is_semantic else None,
+        )
         rules = self.find_rules()
         return flow if rules is None else let_units_change(flow, rules)
 

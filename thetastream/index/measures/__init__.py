@@ -7,7 +7,24 @@ To add a measure, write one file with a subclass of ``thetastream.core.measure.P
 from thetastream.core.measure import PairMeasure
 from thetastream.index.measures.bits import Hamming
 from thetastream.index.measures.edits import EditDistance
-from thetastream.index.measures.sets import Jaccard, TryJaccard
+from thetastream.index.measures.ranges import Difference
+from thetastream.index.measures.sets import (
+    ArrayContains,
+    ArraysOverlap,
+    Contained,
+    Contains,
+    Dice,
+    Jaccard,
+    JaccardOfSizes,
+    OverlapRatio,
+    Shared,
+    TryContained,
+    TryContains,
+    TryDice,
+    TryJaccard,
+    TryJaccardOfSizes,
+    TryOverlapRatio,
+)
 from thetastream.index.measures.vectors import Cosine, Distance, Product
 
 REGISTRY: dict[str, PairMeasure] = {
@@ -18,8 +35,22 @@ REGISTRY: dict[str, PairMeasure] = {
         Distance(),
         Hamming(),
         EditDistance(),
+        Difference(),
         Jaccard(),
+        JaccardOfSizes(),
+        Contained(),
+        Contains(),
+        OverlapRatio(),
+        Dice(),
         TryJaccard(),
+        TryJaccardOfSizes(),
+        TryContained(),
+        TryContains(),
+        TryOverlapRatio(),
+        TryDice(),
+        Shared(),
+        ArraysOverlap(),
+        ArrayContains(),
     )
 }
 

@@ -13,7 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import Bools, MeasureLimit, PairMeasure, Values, collect_places
+from thetastream.core.measure import (
+    Bools,
+    MeasureLimit,
+    NearestSearch,
+    Proposal,
+    Singles,
+    Values,
+    collect_places,
+)
+from thetastream.index.measures.scores import ScoredMeasure
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -31,7 +40,7 @@ class Words:
         return self.words.nbytes + self.is_null.nbytes
 
 
-class Hamming(PairMeasure):
+class Hamming(ScoredMeasure):
     """The number of bits in which two integers differ."""
 
     name = "bit_count"
@@ -58,13 +67,26 @@ class Hamming(PairMeasure):
         stored: Any,
         rows: range,
         capacity: int,
-    ) -> Iterator[tuple[Int64s, Int64s]]:
+    ) -> Iterator[Proposal]:
         from thetastream.kernels import select_bits  # loads Numba
 
         least, most = find_interval(limit)
-        mine, theirs = probes.words[places], stored.words[rows.start : rows.stop]
-        for found, columns in collect_places(partial(select_bits, mine, theirs, least, most), capacity):
-            yield found, columns + rows.start
+        known = np.flatnonzero(~probes.is_null[places])
+        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
+        words = probes.words[places[known]], stored.words[others]
+        for found, columns in collect_places(partial(select_bits, *words, least, most), capacity):
+            yield Proposal(known[found], others[columns], is_proved=True)
+
+    def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
+        from thetastream.kernels import score_bits  # loads Numba
+
+        rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]
+        tile = np.empty((len(mine), len(theirs)), dtype=np.float32)
+        score_bits(search.seekers.words[rows], search.others.words[other_rows], tile)
+        tile = tile if search.is_descending else -tile
+        tile[search.seekers.is_null[rows]] = -np.inf
+        tile[:, search.others.is_null[other_rows]] = -np.inf
+        return tile
 
 
 def find_interval(limit: MeasureLimit) -> tuple[int, int]:

@@ -6,7 +6,7 @@ of the text, by a hash of 6 bits. An edit changes the length by 1 at most, and 2
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import MeasureLimit, PairMeasure, Values, collect_places, pair_all
+from thetastream.core.measure import (
+    Bools,
+    MeasureLimit,
+    NearestSearch,
+    Proposal,
+    Singles,
+    Values,
+    collect_places,
+    join_places,
+    pair_all,
+    pair_others,
+)
 from thetastream.index.measures.bits import find_interval
+from thetastream.index.measures.scores import ScoredMeasure
+
+Characters = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -25,14 +39,22 @@ class Texts:
 
     lengths: Int64s
     signatures: Int64s
+    is_null: Bools
+    column: pa.Array
+
+    @cached_property
+    def characters(self) -> tuple[Characters, Int64s]:
+        """The characters of all texts, and where each text begins."""
+        return _read_characters(self.column)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory beside those of the column."""
-        return self.lengths.nbytes + self.signatures.nbytes
+        arrays = self.lengths, self.signatures, self.is_null, *vars(self).get("characters", ())
+        return sum(array.nbytes for array in arrays)
 
 
-class EditDistance(PairMeasure):
+class EditDistance(ScoredMeasure):
     """The least number of edits that make one text of another one."""
 
     name = "levenshtein"
@@ -57,7 +79,7 @@ class EditDistance(PairMeasure):
         characters, starts = _read_characters(column)
         signatures = np.zeros(len(column), dtype=np.int64)
         sign_characters(characters, starts, signatures)
-        return Texts(np.diff(starts), signatures)
+        return Texts(np.diff(starts), signatures, column.is_null().to_numpy(zero_copy_only=False), column)
 
     def propose(
         self,
@@ -67,24 +89,68 @@ class EditDistance(PairMeasure):
         stored: Any,
         rows: range,
         capacity: int,
-    ) -> Iterator[tuple[Int64s, Int64s]]:
-        from thetastream.kernels import select_texts  # loads Numba
-
-        if limit.op in (">", ">="):
-            yield from pair_all(np.arange(len(places)), np.arange(rows.start, rows.stop), capacity)
-            return
-        _, most = find_interval(limit)
+    ) -> Iterator[Proposal]:
+        least, most = find_interval(limit)
+        known = np.flatnonzero(~probes.is_null[places])
+        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
         # In the order of their lengths, the texts that are long enough and short enough lie side by side.
-        order = rows.start + np.argsort(stored.lengths[rows.start : rows.stop], kind="stable")
-        ordered, lengths = stored.lengths[order], probes.lengths[places]
-        first = np.searchsorted(ordered, lengths - most, side="left")
-        last = np.searchsorted(ordered, lengths + most, side="right")
-        signatures = probes.signatures[places], stored.signatures[order]
-        for found, columns in collect_places(partial(select_texts, *signatures, first, last, most), capacity):
-            yield found, order[columns]
+        others = others[np.argsort(stored.lengths[others], kind="stable")]
+
+        def find_near(some: Int64s, most: int = most) -> Iterator[tuple[Int64s, Int64s]]:
+            from thetastream.kernels import select_texts  # loads Numba
+
+            lengths, ordered = probes.lengths[places[some]], stored.lengths[others]
+            first = np.searchsorted(ordered, lengths - most, side="left")
+            last = np.searchsorted(ordered, lengths + most, side="right")
+            signatures = probes.signatures[places[some]], stored.signatures[others]
+            return collect_places(partial(select_texts, *signatures, first, last, most), capacity)
+
+        if not limit.is_far:
+            for found, columns in find_near(known):
+                yield Proposal(known[found], others[columns])
+            return
+        # Texts that are less than ``least`` edits apart are near.
+        yield from pair_others(known, others, lambda some: join_places(find_near(some, least - 1)), capacity)
+
+    def propose_nearest(self, search: NearestSearch, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
+        if search.is_descending:
+            # No bound says which texts are the farthest.
+            every = np.arange(len(search.seeker_rows)), np.arange(len(search.other_rows))
+            yield from pair_all(*every, capacity)
+        else:
+            yield from super().propose_nearest(search, capacity)
+
+    def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
+        from thetastream.kernels import score_texts  # loads Numba
+
+        left, right = search.seekers, search.others
+        rows = search.seeker_rows[mine]
+        tile = np.full((len(mine), len(theirs)), -np.inf, dtype=np.float32)
+        known = np.flatnonzero(~right.is_null[search.other_rows[theirs]])
+        theirs, other_rows = theirs[known], search.other_rows[theirs[known]]
+        probes, stored = (mine, theirs) if search.seekers_probe else (theirs, mine)
+        low, high, keys = search.inside
+        found = np.empty((len(mine), len(theirs)), dtype=np.float32)
+        score_texts(
+            *_take_texts(left, rows), *_take_texts(right, other_rows),
+            left.signatures[rows], right.signatures[other_rows],
+            best, low[probes], high[probes], keys[stored], search.seekers_probe, found,
+        )  # fmt: skip
+        tile[:, known] = found
+        tile[left.is_null[rows]] = -np.inf
+        return tile
 
 
-def _read_characters(column: pa.Array) -> tuple[npt.NDArray[np.uint32], Int64s]:
+def _take_texts(texts: Texts, rows: Int64s) -> tuple[Characters, Int64s]:
+    """Return the characters of some texts, and where each of them begins."""
+    characters, starts = texts.characters
+    sizes = texts.lengths[rows]
+    ends = np.cumsum(sizes)
+    at = np.repeat(starts[rows] - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)
+    return characters[at], np.append(0, ends)
+
+
+def _read_characters(column: pa.Array) -> tuple[Characters, Int64s]:
     """Return the bytes of each character of all texts as a number, and where each text begins; NULL is empty.
 
     >>> characters, starts = _read_characters(pa.array(["aé", None, "a"]))

@@ -1,21 +1,34 @@
-"""Jaccard similarity of arrays as sets: |A intersected with B| / |A united with B|.
+"""Measures of arrays as sets. With s elements that both have, and sizes |A| and |B|:
 
-    size(array_intersect(left, right)) / size(array_union(left, right))      try_divide of both sizes, too
+    jaccard      size(array_intersect(left, right)) / size(array_union(left, right))   s / (|A| + |B| - s)
+    containment  size(array_intersect(left, right)) / size(left)                       s / |A|
+    overlap      ... / least(size(left), size(right))                                  s / min(|A|, |B|)
+    dice         2 * size(array_intersect(left, right)) / (size(left) + size(right))   2 s / (|A| + |B|)
+    shared       size(array_intersect(left, right))                                    s
+    tests        arrays_overlap(left, right), array_contains(left, right)              s >= 1
 
-*Proposals.* With similarity t or more, |B| is at least t |A|, and the sets share t |A| elements or more. If
-the elements of both are in one order, an element that they share is among the first |A| - ceil(t |A|) + 1
-elements of A, its *prefix*, and in the prefix of B (Chaudhuri, Ganti and Kaushik, ICDE 2006). Rare elements
-come first, so few pairs share one of them. The sets of a run have an inverted index. Elements are compared by
-hashes. Two elements of a set may have one hash, which then counts twice, so equal hashes only add pairs.
+Each ratio may also be written with ``try_divide``. ``size`` counts elements that occur twice, and only the
+union does not.
+
+*Proposals.* A comparison ``value >= t`` with t > 0 needs a least number o of shared elements, which follows
+from the sizes. If the elements of all sets are in one order, an element that two sets share is among the
+first |A| - o + 1 elements of A, its *prefix*, and in the prefix of B (Chaudhuri, Ganti and Kaushik, ICDE
+2006). Rare elements come first, so few pairs share one of them. The sets of a run have an inverted index.
+Elements are compared by hashes. Two elements of a set may have one hash, which then counts twice, so equal
+hashes only add pairs. Of a comparison ``value < t``, all other pairs are proved.
+
+*The nearest.* The inverted index counts what a set shares with each other one. If k sets share an element,
+the others are not among the nearest.
 
 *Decisions.* ``compute`` compares the elements. NULL is an element, and an element counts once, as in Spark.
 """
 
-import math
+import itertools
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +36,31 @@ import pyarrow.compute as pc
 
 from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import Bools, MeasureLimit, PairMeasure, Values, pair_all
+from thetastream.core.measure import (
+    Bools,
+    Floats,
+    MeasureLimit,
+    NearestSearch,
+    PairMeasure,
+    Proposal,
+    Singles,
+    Values,
+    join_places,
+    pair_all,
+    pair_others,
+)
+from thetastream.index.measures.scores import ScoredMeasure
 
 ELEMENTS = ("tinyint", "smallint", "int", "bigint", "boolean", "date", "string")
 """Types whose values are equal if their bytes are."""
 ROUNDING = 1e-9
+MOST = 2.0**40
+"""More than any value."""
 _NULL = 0x5851F42D4C957F2D
 """The hash of NULL."""
 _SIZE_OF_NULL = "coalesce(CAST(size(CAST(NULL AS ARRAY<INT>)) AS STRING), 'NULL')"
+_IS_ANSI = f"concat(typeof(coalesce('1', 1)), ' ', {_SIZE_OF_NULL})", "bigint NULL"
+"""Without ANSI mode, a division by zero is NULL, and the size of NULL may be -1."""
 
 
 class Inverted(NamedTuple):
@@ -46,6 +76,16 @@ class Inverted(NamedTuple):
     places: Int64s
     """For each entry of ``rows``, the place of the element in its set."""
 
+    def find(self, tokens: Int64s) -> Int64s:
+        """Return the numbers of elements, from the rarest to the most frequent one; -1 if no set has it."""
+        if not len(self.tokens):
+            return np.full(len(tokens), -1)
+        at = np.minimum(np.searchsorted(self.tokens, tokens), len(self.tokens) - 1)
+        is_known = self.tokens[at] == tokens
+        counts = np.where(is_known, self.counts[at], 0)
+        numbers: Int64s = np.where(is_known, at, -1)[np.argsort(counts, kind="stable")]
+        return numbers
+
 
 @dataclass(frozen=True)
 class Sets:
@@ -54,13 +94,17 @@ class Sets:
     tokens: Int64s
     starts: Int64s
     """Where the elements of each row begin; one more for the end."""
+    lengths: Int64s
+    """The number of elements of each array, of which some may be equal."""
     is_null: Bools
+    has_null: Bools
+    """Whether an element is NULL."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory beside those of the column."""
-        arrays = [self.tokens, self.starts, self.is_null, *vars(self).get("inverted", ())]
-        return sum(array.nbytes for array in arrays)
+        arrays = [getattr(self, name) for name in ("tokens", "starts", "lengths", "is_null", "has_null")]
+        return sum(array.nbytes for array in (*arrays, *vars(self).get("inverted", ())))
 
     @property
     def sizes(self) -> Int64s:
@@ -79,61 +123,92 @@ class Sets:
         return Inverted(tokens, counts, np.cumsum(counts), owners[order], places[order])
 
 
-class Jaccard(PairMeasure):
-    """The share of the elements of two arrays that both have. Two empty arrays end the query, as in Spark."""
+class SetFacts(NamedTuple):
+    """What tells which pairs have no value: facts about some sets."""
 
-    name = "jaccard"
-    forms = (
-        "size(array_intersect(left, right)) / size(array_union(left, right))",
-        "size(array_intersect(left, right)) / size(array_union(right, left))",
-    )
+    is_empty: Bools
+    has_null: Bools
+
+
+Rectangles = list[tuple[Bools, Bools]]
+"""Pairs of sets: each left set and each right set of a rectangle."""
+
+
+class SetMeasure(ScoredMeasure):
+    """A measure of two arrays that follows from what they share and from their sizes."""
+
+    most_others = 1 << 22
+    """The inverted index is read once for all of the others."""
     arguments = "two arrays of one type of whole numbers, booleans, dates or texts without a collation"
-    proof = f"concat(typeof(coalesce('1', 1)), ' ', {_SIZE_OF_NULL})", "bigint NULL"
-    """Without ANSI mode, a division by zero is NULL, and the size of NULL may be -1."""
+    is_similarity = True
+    forms: ClassVar[tuple[str, ...]]
+    proof: ClassVar[tuple[str, Any] | None] = _IS_ANSI
+    kind: ClassVar[int]
+    """Its case in ``thetastream.kernels.find_whole``."""
+    is_fatal: ClassVar[bool] = False
+    """Whether a pair without a value ends the query."""
+    has_null_element: ClassVar[bool] = True
+    """Whether NULL counts as an element."""
 
     def takes(self, left: str, right: str) -> bool:
         return left == right and left.removeprefix("array<").removesuffix(">") in ELEMENTS
 
     def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
-        from thetastream.kernels import count_common  # loads Numba
+        from thetastream.kernels import count_common, find_wholes  # loads Numba
 
-        mine, theirs = left.take(pa.array(left_rows)), right.take(pa.array(right_rows))
+        mine, theirs = (
+            _read_arrays(column.take(pa.array(rows)))
+            for column, rows in ((left, left_rows), (right, right_rows))
+        )
         # Equal elements of both have one number.
-        elements = pa.chunked_array([mine.flatten(), theirs.flatten()])
-        numbers = pc.fill_null(pc.dictionary_encode(elements).combine_chunks().indices, -1)
-        codes = numbers.to_numpy().astype(np.int64)
-        n = len(mine.flatten())
-        x, y = _make_sets(mine, codes[:n]), _make_sets(theirs, codes[n:])
-        common = np.zeros(len(left_rows), dtype=np.int64)
-        count_common(x.tokens, x.starts, y.tokens, y.starts, common)
-        union = x.sizes + y.sizes - common
-        is_null = x.is_null | y.is_null
-        is_empty = (union == 0) & ~is_null
-        values = common / np.maximum(union, 1)
-        return Values(values, is_null | self._divide_by_zero(is_empty))
+        elements = [mine.flatten(), theirs.flatten()]
+        numbers = pc.fill_null(pc.dictionary_encode(pa.chunked_array(elements)).combine_chunks().indices, -1)
+        codes, n = numbers.to_numpy().astype(np.int64), len(elements[0])
+        x, y = self._make_sets(mine, codes[:n]), self._make_sets(theirs, codes[n:])
+        shared, whole = np.zeros(len(left_rows), dtype=np.int64), np.zeros(len(left_rows), dtype=np.float64)
+        count_common(x.tokens, x.starts, y.tokens, y.starts, shared)
+        find_wholes(self.kind, x.sizes, y.sizes, x.lengths, y.lengths, shared, whole)
+        return self._finish(x, y, shared, whole)
 
-    def _divide_by_zero(self, is_empty: Bools) -> Bools:
-        """Return for which pairs of empty arrays the value is NULL."""
-        if is_empty.any():
-            raise PredicateError(
-                "EMPTY_SETS",
-                "the size of the union of two empty arrays divides by zero: add size(...) > 0 of one of them "
-                "to the condition, or write try_divide(..., ...)",
-            )
-        return is_empty
+    @abstractmethod
+    def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
+        """Return the values of pairs, from the number of elements that they share and that of all."""
+
+    @abstractmethod
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        """List the pairs of sets that are not NULL, and that have no value or may have none. No pair is
+        twice in the list."""
 
     def derive(self, column: pa.Array) -> Sets:
         from pandas.util import hash_array  # The package itself must not load pandas.
 
-        elements = column.flatten()
-        encoded = pc.dictionary_encode(elements)
+        column = _read_arrays(column)
+        encoded = pc.dictionary_encode(column.flatten())
         values = encoded.dictionary.to_numpy(zero_copy_only=False)
         hashes = hash_array(values).view(np.int64) if len(values) else np.zeros(0, dtype=np.int64)
-        codes = pc.fill_null(encoded.indices, len(values)).to_numpy().astype(np.int64)
-        sets = _make_sets(column, codes)
+        sets = self._make_sets(column, pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64))
         tokens = np.append(hashes, _NULL)[sets.tokens]
         order = np.lexsort((tokens, np.repeat(np.arange(len(column)), sets.sizes)))
-        return Sets(tokens[order], sets.starts, sets.is_null)
+        return replace(sets, tokens=tokens[order])
+
+    def _make_sets(self, column: pa.Array, tokens: Int64s) -> Sets:
+        """Sort the elements of each row, and leave out those that occur twice.
+
+        ``tokens`` has all elements; -1 stands for NULL.
+        """
+        is_null = column.is_null().to_numpy(zero_copy_only=False)
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+        owners = np.repeat(np.arange(len(column)), lengths)
+        has_null = np.bincount(owners[tokens == -1], minlength=len(column)) > 0
+        if not self.has_null_element:
+            owners, tokens = owners[tokens >= 0], tokens[tokens >= 0]
+        order = np.lexsort((tokens, owners))
+        owners, tokens = owners[order], tokens[order]
+        is_new = np.ones(len(tokens), dtype=np.bool_)
+        is_new[1:] = (owners[1:] != owners[:-1]) | (tokens[1:] != tokens[:-1])
+        sizes = np.bincount(owners[is_new], minlength=len(column))
+        starts = np.append(0, np.cumsum(sizes))
+        return Sets(np.ascontiguousarray(tokens[is_new]), starts, lengths, is_null, has_null)
 
     def propose(
         self,
@@ -143,59 +218,377 @@ class Jaccard(PairMeasure):
         stored: Any,
         rows: range,
         capacity: int,
-    ) -> Iterator[tuple[Int64s, Int64s]]:
+    ) -> Iterator[Proposal]:
+        known = np.flatnonzero(~probes.is_null[places])
+        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
+        theirs = SetFacts(stored.lengths[others] == 0, stored.has_null[others])
+
+        t = min(limit.value, MOST)
+        needs = self._find_needs(stored.sizes, stored.lengths, t, is_left=False)
+        firsts = stored.sizes - needs + 1
+
+        def find_void(some: Int64s) -> Rectangles:
+            at = places[some]
+            return self.list_void(SetFacts(probes.lengths[at] == 0, probes.has_null[at]), theirs)
+
+        def find_similar(some: Int64s, capacity: int = capacity) -> Iterator[tuple[Int64s, Int64s]]:
+            for number, row in enumerate(places[some]):
+                found = self._find_similar(t, probes, int(row), stored, firsts, rows)
+                for begin in range(0, len(found), capacity):
+                    part = found[begin : begin + capacity]
+                    yield np.full(len(part), number), part
+
+        def find_near(some: Int64s) -> tuple[Int64s, Int64s]:
+            void = (find_ones(np.outer(*rectangle)) for rectangle in find_void(some))
+            similar = ((found, np.searchsorted(others, at)) for found, at in find_similar(some))
+            near, columns = join_places([*void, *(() if is_sure else similar)])
+            flat = np.unique(near * len(others) + columns)
+            return flat // len(others), flat % len(others)
+
+        # No similarity is negative, so some comparisons are true for all pairs with a value, or for none.
+        is_above = limit.op in (">", ">=")
+        is_sure = t < 0 or (t == 0 and limit.op in (">=", "<"))
+        if is_above is is_sure:
+            yield from pair_others(known, others, find_near, capacity)
+            return
+        if self.is_fatal:
+            for mine, those in find_void(known):
+                for pairs in pair_all(known[mine], others[those], capacity):
+                    yield Proposal(*pairs)
+        if not is_sure:
+            for found, at in find_similar(known):
+                yield Proposal(known[found], at)
+
+    def _find_similar(
+        self, t: float, probes: Sets, row: int, stored: Sets, firsts: Int64s, rows: range
+    ) -> Int64s:
+        """Find the stored sets that share an element with a set and have at least the value t with it."""
         from thetastream.kernels import select_sets  # loads Numba
 
-        every, here = np.arange(len(places)), np.arange(rows.start, rows.stop)
-        if limit.op in ("<", "<=") or limit.value <= 0:
-            yield from pair_all(every, here, capacity)
-            return
-        # 1. Propose two empty sets, which have no similarity.
-        is_empty, others_empty = probes.sizes[places] == 0, stored.sizes[here] == 0
-        yield from pair_all(every[is_empty], here[others_empty], capacity)
-        if limit.value > 1:
-            return
-        # 2. Look the first elements of each set up.
+        tokens, lengths = probes.tokens[probes.starts[row] : probes.starts[row + 1]], probes.lengths[[row]]
+        sizes = np.array([len(tokens)])
+        needs = self._find_needs(sizes, lengths, t, is_left=True)
         index = stored.inverted
-        for number in np.flatnonzero(~is_empty):
-            start, end = probes.starts[places[number]], probes.starts[places[number] + 1]
-            tokens, size = probes.tokens[start:end], int(end - start)
-            at = np.minimum(np.searchsorted(index.tokens, tokens), max(len(index.tokens) - 1, 0))
-            is_known = index.tokens[at] == tokens if len(index.tokens) else np.zeros(size, dtype=np.bool_)
-            counts = np.where(is_known, index.counts[at] if len(index.counts) else 0, 0)
-            first = np.argsort(counts, kind="stable")[: size - math.ceil(limit.value * size - ROUNDING) + 1]
-            first = first[is_known[first]]
-            found = select_sets(
-                tokens, at[first], index.ends, index.counts, index.rows, index.places,
-                stored.tokens, stored.starts, limit.value - ROUNDING, rows.start, rows.stop,
+        prefix = index.find(tokens)[: sizes[0] - needs[0] + 1]
+        found: Int64s = select_sets(
+            self.kind, tokens, lengths[0], prefix[prefix >= 0], index.ends, index.counts, index.rows,
+            index.places, stored.tokens, stored.starts, stored.lengths, firsts, t - ROUNDING,
+            rows.start, rows.stop,
+        )  # fmt: skip
+        return found
+
+    def _find_needs(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Int64s:
+        """Find how many elements each set must share at least with any other set, for a value of t or more.
+
+        It is 1 or more, and no more than one more than the set has.
+        """
+        needs = self.find_least(sizes, lengths, t, is_left)
+        found: Int64s = np.clip(np.ceil(needs - ROUNDING), 1, sizes + 1).astype(np.int64)
+        return found
+
+    @abstractmethod
+    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
+        """Return how many elements each set must share, as a real number."""
+
+    def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
+        from thetastream.kernels import score_sets  # loads Numba
+
+        left, right = search.seekers, search.others
+        rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]
+        index = right.inverted
+        tile = np.zeros((len(mine), len(theirs)), dtype=np.float32)
+        columns = np.full(len(right.is_null), -1, dtype=np.int64)
+        columns[other_rows] = np.arange(len(theirs))
+        for number, row in enumerate(rows):
+            tokens = left.tokens[left.starts[row] : left.starts[row + 1]]
+            elements = index.find(tokens)
+            score_sets(
+                self.kind, len(tokens), left.lengths[row], elements[elements >= 0], index.ends, index.counts,
+                index.rows, columns, right.sizes[other_rows], right.lengths[other_rows], tile[number],
             )  # fmt: skip
-            for begin in range(0, len(found), capacity):
-                part = found[begin : begin + capacity]
-                yield np.full(len(part), number), part
+        if not search.is_descending:
+            np.negative(tile, out=tile)
+        for one, others in self.list_void(
+            SetFacts(left.lengths[rows] == 0, left.has_null[rows]),
+            SetFacts(right.lengths[other_rows] == 0, right.has_null[other_rows]),
+        ):
+            # A pair that ends the query must be proposed.
+            tile[np.ix_(one, others)] = np.inf if self.is_fatal else -np.inf
+        tile[left.is_null[rows]] = -np.inf
+        tile[:, right.is_null[other_rows]] = -np.inf
+        return tile
+
+
+class SetRatio(SetMeasure):
+    """A ratio of what two arrays share. It has no value if it divides by zero, which ends the query as in
+    Spark."""
+
+    is_fatal = True
+
+    def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
+        is_null = x.is_null | y.is_null
+        is_void = (whole == 0) & ~is_null
+        if is_void.any() and self.is_fatal:
+            raise PredicateError(
+                "EMPTY_SETS",
+                f"{self.name} divides by the size of arrays, and those that met are empty: add "
+                "size(...) > 0 to the condition, or write try_divide(..., ...)",
+            )
+        return Values(shared / np.where(whole == 0, 1, whole), is_null | is_void)
+
+
+class Jaccard(SetRatio):
+    """The share of the elements of two arrays that both have."""
+
+    name = "jaccard"
+    forms = tuple(
+        f"size(array_intersect(left, right)) / size(array_union({pair}))"
+        for pair in ("left, right", "right, left")
+    )
+    kind = 0
+
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        return [(left.is_empty, right.is_empty)]
+
+    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
+        return t * sizes
+
+
+class JaccardOfSizes(Jaccard):
+    """The same, where the size of the union follows from the sizes of both arrays."""
+
+    name = "jaccard_of_sizes"
+    forms = tuple(
+        f"size(array_intersect({pair})) / (size({x}) + size({y}) - size(array_intersect({other})))"
+        for pair, other, (x, y) in itertools.product(
+            ["left, right"], ["left, right", "right, left"], [("left", "right"), ("right", "left")]
+        )
+    )
+    kind = 1
+
+    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
+        return t * lengths
+
+
+class Contained(SetRatio):
+    """The share of the left array that the right one has."""
+
+    name = "contained"
+    forms: ClassVar[tuple[str, ...]] = ("size(array_intersect(left, right)) / size(left)",)
+    kind = 2
+
+    @property
+    def mirrored(self) -> PairMeasure:
+        return Contains()
+
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        return [(left.is_empty, np.ones_like(right.is_empty))]
+
+    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
+        return t * lengths if is_left else np.ones(len(sizes))
+
+
+class Contains(Contained):
+    """The share of the right array that the left one has."""
+
+    name = "contains"
+    forms: ClassVar[tuple[str, ...]] = ("size(array_intersect(left, right)) / size(right)",)
+    kind = 3
+
+    @property
+    def mirrored(self) -> PairMeasure:
+        return Contained()
+
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        return [(np.ones_like(left.is_empty), right.is_empty)]
+
+    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
+        return super().find_least(sizes, lengths, t, not is_left)
+
+
+class OverlapRatio(SetRatio):
+    """The share of the smaller array that the other one has."""
+
+    name = "overlap"
+    forms = tuple(
+        f"size(array_intersect(left, right)) / least(size({x}), size({y}))"
+        for x, y in (("left", "right"), ("right", "left"))
+    )
+    kind = 4
+
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        return [(left.is_empty, np.ones_like(right.is_empty)), (~left.is_empty, right.is_empty)]
+
+    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
+        return np.ones(len(sizes))
+
+
+class Dice(Jaccard):
+    """What two arrays share, of the mean of their sizes."""
+
+    name = "dice"
+    forms = tuple(
+        f"2 * size(array_intersect(left, right)) / (size({x}) + size({y}))"
+        for x, y in (("left", "right"), ("right", "left"))
+    )
+    kind = 5
+
+    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
+        return t * lengths / (2 - t) if t < 2 else np.full(len(sizes), np.inf)
+
+
+class Shared(SetMeasure):
+    """The number of elements that two arrays share."""
+
+    name = "shared"
+    forms: ClassVar[tuple[str, ...]] = ("size(array_intersect(left, right))",)
+    proof: ClassVar[tuple[str, Any] | None] = (_SIZE_OF_NULL, "NULL")
+    kind = 6
+
+    def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
+        return Values(shared.astype(np.float64), x.is_null | y.is_null)
+
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        return []
+
+    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
+        return np.full(len(sizes), t)
+
+
+class ArraysOverlap(Shared):
+    """Whether two arrays share an element that is not NULL. If they do not, it is unknown if an element of
+    one is NULL and the other one is not empty."""
+
+    name = "arrays_overlap"
+    forms: ClassVar[tuple[str, ...]] = ("arrays_overlap(left, right)",)
+    proof = None
+    has_null_element = False
+    is_test = True
+    ranks = False
+
+    def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
+        is_true = shared > 0
+        is_unknown = (x.has_null | y.has_null) & (x.lengths > 0) & (y.lengths > 0)
+        return Values(is_true.astype(np.float64), x.is_null | y.is_null | (is_unknown & ~is_true))
+
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        others = ~left.is_empty & ~left.has_null
+        return [(left.has_null, ~right.is_empty), (others, right.has_null)]
+
+
+class ArrayContains(ArraysOverlap):
+    """Whether the left array has the right value. If not, it is unknown if an element is NULL."""
+
+    name = "array_contains"
+    forms: ClassVar[tuple[str, ...]] = ("array_contains(left, right)",)
+    arguments = "an array of whole numbers, booleans, dates or texts without a collation, and such a value"
+
+    @property
+    def mirrored(self) -> PairMeasure:
+        return ContainedValue()
+
+    def takes(self, left: str, right: str) -> bool:
+        return left == f"array<{right}>" and right in ELEMENTS
+
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        return [(left.has_null, np.ones_like(right.has_null))]
+
+
+class ContainedValue(ArrayContains):
+    """The same with the operands exchanged."""
+
+    name = "contained_value"
+    forms = ()
+
+    @property
+    def mirrored(self) -> PairMeasure:
+        return ArrayContains()
+
+    def takes(self, left: str, right: str) -> bool:
+        return super().takes(right, left)
+
+    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
+        return [(np.ones_like(left.has_null), right.has_null)]
+
+
+def _write_tried(ratio: type[SetRatio]) -> tuple[str, ...]:
+    """Write the forms of a ratio with ``try_divide``."""
+    parts = (form.split(" / ") for form in ratio.forms)
+    return tuple(f"try_divide({part}, {whole[1:-1] if whole[0] == '(' else whole})" for part, whole in parts)
 
 
 class TryJaccard(Jaccard):
-    """The same, where two empty arrays have the similarity NULL."""
+    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
 
     name = "try_jaccard"
-    forms = (
-        "try_divide(size(array_intersect(left, right)), size(array_union(left, right)))",
-        "try_divide(size(array_intersect(left, right)), size(array_union(right, left)))",
-    )
+    forms = _write_tried(Jaccard)
     proof = _SIZE_OF_NULL, "NULL"
-
-    def _divide_by_zero(self, is_empty: Bools) -> Bools:
-        return is_empty
+    is_fatal = False
 
 
-def _make_sets(column: pa.Array, tokens: Int64s) -> Sets:
-    """Sort the elements of each row, and leave out those that occur twice. ``tokens`` has all elements."""
-    is_null = column.is_null().to_numpy(zero_copy_only=False)
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
-    owners = np.repeat(np.arange(len(column)), lengths)
-    order = np.lexsort((tokens, owners))
-    owners, tokens = owners[order], tokens[order]
-    is_new = np.ones(len(tokens), dtype=np.bool_)
-    is_new[1:] = (owners[1:] != owners[:-1]) | (tokens[1:] != tokens[:-1])
-    sizes = np.bincount(owners[is_new], minlength=len(column))
-    return Sets(np.ascontiguousarray(tokens[is_new]), np.append(0, np.cumsum(sizes)), is_null)
+class TryJaccardOfSizes(JaccardOfSizes):
+    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+
+    name = "try_jaccard_of_sizes"
+    forms = _write_tried(JaccardOfSizes)
+    proof = _SIZE_OF_NULL, "NULL"
+    is_fatal = False
+
+
+class TryContained(Contained):
+    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+
+    name = "try_contained"
+    forms = _write_tried(Contained)
+    proof = _SIZE_OF_NULL, "NULL"
+    is_fatal = False
+
+    @property
+    def mirrored(self) -> PairMeasure:
+        return TryContains()
+
+
+class TryContains(Contains):
+    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+
+    name = "try_contains"
+    forms = _write_tried(Contains)
+    proof = _SIZE_OF_NULL, "NULL"
+    is_fatal = False
+
+    @property
+    def mirrored(self) -> PairMeasure:
+        return TryContained()
+
+
+class TryOverlapRatio(OverlapRatio):
+    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+
+    name = "try_overlap"
+    forms = _write_tried(OverlapRatio)
+    proof = _SIZE_OF_NULL, "NULL"
+    is_fatal = False
+
+
+class TryDice(Dice):
+    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+
+    name = "try_dice"
+    forms = _write_tried(Dice)
+    proof = _SIZE_OF_NULL, "NULL"
+    is_fatal = False
+
+
+def find_ones(matrix: Bools) -> tuple[Int64s, Int64s]:
+    """Return the rows and the columns of the places that are true."""
+    rows, columns = np.nonzero(matrix)
+    return rows.astype(np.int64), columns.astype(np.int64)
+
+
+def _read_arrays(column: pa.Array) -> pa.Array:
+    """Return a column of arrays. A value becomes an array of it, and NULL stays NULL."""
+    if not pa.types.is_list(column.type):
+        offsets = pa.array(np.arange(len(column) + 1, dtype=np.int32))
+        mask = column.is_null()
+        return pa.ListArray.from_arrays(offsets, column, mask=mask)
+    return column

@@ -27,9 +27,10 @@ are computed. A sample of pairs tells if they are few.
 lower and an upper bound. For the distance, x . b - |b|^2 / 2 is the score of b. A heap has the k greatest
 lower bounds of each seeker. A pair is proposed if its upper bound is not below the least of them.
 
-*Decisions.* ``thetastream.kernels`` computes a proposed pair as Spark 4.3 does, bit for bit: sums in
-double precision, in groups of eight, and a result in single precision. Vectors that are not finite, that are
-very long or very short, or that hold a NULL are proposed with all others.
+*Decisions.* A pair whose product is beyond the limit by more than the error satisfies the comparison: such
+pairs are proved, except by heads. ``thetastream.kernels`` computes each other proposed pair as Spark 4.3
+does, bit for bit: sums in double precision, in groups of eight, and a result in single precision. Vectors
+that are not finite, that are very long or very short, or that hold a NULL are proposed with all others.
 """
 
 import math
@@ -50,6 +51,7 @@ from thetastream.core.measure import (
     MeasureLimit,
     NearestSearch,
     PairMeasure,
+    Proposal,
     Singles,
     Values,
     collect_places,
@@ -196,7 +198,7 @@ class VectorMeasure(PairMeasure):
         stored: Any,
         rows: range,
         capacity: int,
-    ) -> Iterator[tuple[Int64s, Int64s]]:
+    ) -> Iterator[Proposal]:
         # 1. Propose unusual vectors with all others.
         at = probes.places[places]
         usual, unusual = np.flatnonzero(at >= 0), np.flatnonzero(np.isin(places, probes.others))
@@ -204,27 +206,27 @@ class VectorMeasure(PairMeasure):
         first, last = np.searchsorted(stored.rows, [rows.start, rows.stop])
         others = stored.others[begin:end]
         both = np.sort(np.concatenate([stored.rows[first:last], others]))
-        yield from pair_all(unusual, both, capacity)
-        yield from pair_all(usual, others, capacity)
-        if probes.size != stored.size:
-            yield from pair_all(usual, stored.rows[first:last], capacity)
-            return
-        if not len(usual):
+        apart = stored.rows[first:last] if probes.size != stored.size else others[:0]
+        for one, all_others in ((unusual, both), (usual, others), (usual, apart)):
+            for pairs in pair_all(one, all_others, capacity):
+                yield Proposal(*pairs)
+        if not len(usual) or probes.size != stored.size:
             return
         # 2. Compare the others by products of matrices.
         matrix, norms = _take_rows(probes.matrix, at[usual]), probes.norms[at[usual]]
-        form = self.form(limit.op, limit.value, matrix, norms, stored.norms[first:last])
+        error, lengths = _find_error(matrix), stored.norms[first:last]
+        form = self.form(limit, matrix, norms, lengths, error)
+        sure: Form | None = self.form(limit, matrix, norms, lengths, -error)
         others = stored.matrix[first:last]
         if stored.size >= LEAST_FLOATS and len(usual) * len(stored.matrix) >= LEAST_PAIRS:
             heads = stored.heads.rows[first:last]
             short = form._replace(x=cover(form.x, stored.heads.basis, 1 if form.is_above else -1))
             if _leaves_few(short, heads):
-                form, others = short, heads
+                form, others, sure = short, heads, None
         for begin in range(0, last - first, TILE_ROWS):
             part = slice(begin, begin + TILE_ROWS)
-            tile = form._replace(added=form.added[part])
-            for found, column in _select(tile, others[part], capacity):
-                yield usual[found], stored.rows[first:last][part][column]
+            for found, column, is_proved in _select(form, sure, others, part, capacity):
+                yield Proposal(usual[found], stored.rows[first:last][part][column], is_proved)
 
     def propose_nearest(self, search: NearestSearch, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
         seekers, others = search.seekers, search.others
@@ -274,10 +276,12 @@ class VectorMeasure(PairMeasure):
         """Call the kernel that computes pairs. It loads Numba."""
 
     @abstractmethod
-    def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
-        """Write ``value OP limit`` as a linear form of the probes ``matrix``, with room for all errors.
+    def form(self, limit: MeasureLimit, matrix: Singles, norms: Floats, others: Floats, error: float) -> Form:
+        """Write a comparison as a linear form of the probes ``matrix``, with room for a relative error.
 
-        ``norms`` are the lengths of the probes, and ``others`` those of the stored vectors.
+        All pairs that satisfy the comparison satisfy the form. With a negative error, all pairs that satisfy
+        the form satisfy the comparison. ``norms`` are the lengths of the probes, and ``others`` those of the
+        stored vectors.
         """
 
 
@@ -286,16 +290,16 @@ class Cosine(VectorMeasure):
 
     name = "vector_cosine_similarity"
     forms = ("vector_cosine_similarity(left, right)",)
+    is_similarity = True
 
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
         from thetastream.kernels import measure_cosines
 
         measure_cosines(*arrays)
 
-    def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
-        is_above = op in (">", ">=")
-        error = _find_error(matrix)
-        edge = limit - error if is_above else limit + error
+    def form(self, limit: MeasureLimit, matrix: Singles, norms: Floats, others: Floats, error: float) -> Form:
+        is_above = limit.op in (">", ">=")
+        edge = limit.value - error if is_above else limit.value + error
         return _make_form(matrix / norms[:, None], -edge * others, np.zeros(len(matrix)), is_above)
 
     def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
@@ -312,17 +316,17 @@ class Product(VectorMeasure):
 
     name = "vector_inner_product"
     forms = ("vector_inner_product(left, right)",)
+    is_similarity = True
 
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
         from thetastream.kernels import measure_products
 
         measure_products(*arrays)
 
-    def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
-        is_above = op in (">", ">=")
-        error = _find_error(matrix)
+    def form(self, limit: MeasureLimit, matrix: Singles, norms: Floats, others: Floats, error: float) -> Form:
+        is_above = limit.op in (">", ">=")
         sign = 1 if is_above else -1
-        bound = limit / norms * (1 - sign * error * np.sign(limit))
+        bound = limit.value / norms * (1 - sign * error * np.sign(limit.value))
         return _make_form(matrix / norms[:, None], sign * error * others, bound, is_above)
 
     def score(self, is_descending: bool, matrix: Singles, norms: Floats, others: Floats) -> Scores:
@@ -342,10 +346,9 @@ class Distance(VectorMeasure):
 
         measure_distances(*arrays)
 
-    def form(self, op: str, limit: float, matrix: Singles, norms: Floats, others: Floats) -> Form:
-        is_above = op in ("<", "<=")  # near vectors have great products
-        error = _find_error(matrix)
-        square = math.inf if limit > LONGEST * 4 else max(limit, 0.0) ** 2
+    def form(self, limit: MeasureLimit, matrix: Singles, norms: Floats, others: Floats, error: float) -> Form:
+        is_above = limit.op in ("<", "<=")  # near vectors have great products
+        square = math.inf if limit.value > LONGEST * 4 else max(limit.value, 0.0) ** 2
         if is_above:
             bound = ((1 - error) * norms**2 - (1 + error) * square) / 2
             return _make_form(matrix, -(1 - error) * others**2 / 2, bound, is_above)
@@ -423,11 +426,23 @@ def _take_rows(matrix: Singles, rows: Int64s) -> Singles:
     return taken
 
 
-def _select(form: Form, stored: Singles, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
+def _select(
+    form: Form, sure: Form | None, stored: Singles, part: slice, capacity: int
+) -> Iterator[tuple[Int64s, Int64s, bool]]:
+    """Yield the places of a tile that satisfy a form, and whether they surely satisfy the comparison."""
     from thetastream.kernels import select  # loads Numba
 
-    tile = form.x @ stored.T
-    return collect_places(partial(select, tile, form.added, form.bound, form.is_above), capacity)
+    tile, added, is_above = form.x @ stored[part].T, form.added[part], form.is_above
+    never = np.full(len(tile), np.nan, dtype=np.float32)
+    passed, edge = (added, never) if sure is None else (sure.added[part], sure.bound)
+    for found, column in collect_places(
+        partial(select, tile, added, form.bound, is_above, passed, edge), capacity
+    ):
+        yield found, column, False
+    if sure is not None:
+        places = partial(select, tile, passed, edge, is_above, passed, never)
+        for found, column in collect_places(places, capacity):
+            yield found, column, True
 
 
 def _select_nearest(

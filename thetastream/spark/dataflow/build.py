@@ -171,7 +171,7 @@ def _coordinate(flow: Flow, streams: Sequence[DataFrame], run: RunContext, join:
     """Find what the routers and the units of a join agree on; ``join`` is its digest."""
     shed = None
     if run.shed is not None:
-        shed = ShedLoads(Shedding(run.shed, tuple(flow.keys)), run.mailbox, join)
+        shed = ShedLoads(Shedding(run.shed, tuple(flow.keys), flow.places), run.mailbox, join)
     if flow.rules is not None:
         return Coordination(shed, ControlAccess(run.mailbox, join))
     return Coordination(shed, early=_find_early_watermark(flow, streams))

@@ -216,7 +216,8 @@ def compute_kept(streams: Iterable[Mapping[str, Any]]) -> float:
     """Estimate the share of combinations that a shedder keeps, from the tuples of an epoch.
 
     A combination is kept if no stream has lost its tuple, and if its last tuple looks for partners. The
-    tuples of other epochs, with which those of this epoch join, may have met another factor.
+    tuples of other epochs, with which those of this epoch join, may have met another factor. A semantic
+    shedder keeps more than this.
 
     >>> compute_kept([{"timely": 8, "late": 0, "shed": 2}, {"timely": 5, "late": 0, "shed": 5}])
     0.4

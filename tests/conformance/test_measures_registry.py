@@ -1,0 +1,137 @@
+"""Every measure of the registry proposes all pairs that satisfy a comparison, and all of the nearest."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.measured_values import draw_columns
+from thetastream.core.condition import RankedPair
+from thetastream.core.errors import PredicateError
+from thetastream.core.how import MeasuredRanking, select_nearest
+from thetastream.core.keys import Int64s
+from thetastream.core.measure import MeasureLimit, NearestSearch, PairMeasure, Ranges, Values, compare
+from thetastream.index.measures import REGISTRY, scores
+from thetastream.index.measures import vectors as vectors_module
+from thetastream.index.measures.ranges import Outside
+
+MEASURES = [*REGISTRY.values(), Outside()]
+OPS = ("<", "<=", ">", ">=")
+
+
+def compute(
+    measure: PairMeasure, left: pa.Array, i: Int64s, right: pa.Array, j: Int64s
+) -> tuple[Values, np.ndarray]:
+    """Compute pairs. Also return which of them end the query."""
+    try:
+        return measure.compute(left, i, right, j), np.zeros(len(i), dtype=np.bool_)
+    except PredicateError:
+        found, is_fatal = [], np.zeros(len(i), dtype=np.bool_)
+        for n in range(len(i)):
+            try:
+                found.append(measure.compute(left, i[[n]], right, j[[n]]))
+            except PredicateError:
+                is_fatal[n] = True
+                found.append(Values(np.zeros(1), np.ones(1, dtype=np.bool_)))
+        parts = [np.concatenate([one[n] for one in found]) for n in (0, 1)]
+        return Values(parts[0], parts[1].astype(np.bool_)), is_fatal
+
+
+def choose_limit(random: np.random.Generator, values: np.ndarray) -> float:
+    """Choose a value of a pair or the number beside it, or another number."""
+    limit = float(random.choice([-1.0, 0.0, 0.3, 1.0, 2.0, 2.5, math.inf]))
+    if len(values) and random.integers(3):
+        limit = float(values[random.integers(len(values))])
+        limit = float(np.nextafter(limit, random.choice([-9e9, 9e9]))) if random.integers(2) else limit
+    return 0.5 if math.isnan(limit) else limit
+
+
+SEEDS = [range(5), pytest.param(range(5, 200), marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda one: one.name)
+@pytest.mark.parametrize("seeds", SEEDS, ids=["few", "many"])
+def test_all_pairs_of_a_comparison_are_proposed(measure: PairMeasure, seeds: range) -> None:
+    for seed in seeds:
+        check_comparison(measure, seed)
+
+
+def check_comparison(measure: PairMeasure, seed: int) -> None:
+    random = np.random.default_rng([seed, len(measure.name)])
+    left, right = draw_columns(measure, random, *random.integers(0, 26, 2))
+    if seed % 2:  # the probes are right operands
+        measure, left, right = measure.mirrored, right, left
+    i, j = (part.ravel() for part in np.indices((len(left), len(right))))
+    found, is_fatal = compute(measure, left, i, right, j)
+    places = random.permutation(len(left))
+    start, stop = sorted(int(n) for n in random.integers(0, len(right) + 1, 2))
+    limit = MeasureLimit(measure, OPS[random.integers(4)], choose_limit(random, found.values))
+    if measure.is_test:
+        limit = MeasureLimit(measure, *((">=", 1.0), ("<=", 0.0))[random.integers(2)])
+    if isinstance(measure, Outside):
+        limit = MeasureLimit(measure, ">=", 1.0)
+    proposed, proved = [], []
+    for one in measure.propose(
+        limit, measure.derive(left), places, measure.derive(right), range(start, stop), 7
+    ):
+        assert len(one.probes) <= 7
+        pairs = [*zip(places[one.probes].tolist(), one.stored.tolist(), strict=True)]
+        proposed += pairs
+        proved += pairs if one.is_proved else []
+    assert len({*proposed}) == len(proposed)
+    is_inside = (j >= start) & (j < stop)
+    is_true = compare(found, limit.op, limit.value)
+    true, wanted = (
+        {*zip(i[mask].tolist(), j[mask].tolist(), strict=True)}
+        for mask in (is_true & is_inside, (is_true | is_fatal) & is_inside)
+    )
+    assert wanted <= {*proposed}
+    assert {*proved} <= true
+    assert all(start <= s < stop for _, s in proposed)
+
+
+@pytest.mark.parametrize("measure", [one for one in MEASURES if one.ranks], ids=lambda one: one.name)
+@pytest.mark.parametrize("seeds", SEEDS, ids=["few", "many"])
+def test_the_nearest_are_proposed(
+    measure: PairMeasure, seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"TILE_ROWS": 5, "TILE_SEEKERS": 3}.items():
+        monkeypatch.setattr(vectors_module, name, value)
+    monkeypatch.setattr(scores, "MOST_SEEKERS", 3)
+    for seed in seeds:
+        monkeypatch.setattr(type(measure), "most_others", (5, 1 << 22)[seed % 2], raising=False)
+        check_nearest(measure, seed)
+
+
+def check_nearest(measure: PairMeasure, seed: int) -> None:
+    random = np.random.default_rng([seed, len(measure.name)])
+    columns = draw_columns(measure, random, *random.integers(0, 40, 2))
+    k, is_descending, seekers_probe = int(random.integers(1, 5)), *map(bool, random.integers(2, size=2))
+    rows = [random.permutation(len(column))[: random.integers(len(column) + 1)] for column in columns]
+    n_probes, n_stored = (len(one) for one in (rows if seekers_probe else rows[::-1]))
+    low = random.integers(0, 3, (n_probes, 2))
+    inside = Ranges(low, low + random.integers(0, 3, (n_probes, 2)), random.integers(0, 4, (n_stored, 2)))
+    best = np.full((len(rows[0]), k), -np.inf, dtype=np.float32)
+    derived = [measure.derive(column) for column in columns]
+    search = NearestSearch(
+        is_descending, derived[0], rows[0], derived[1], rows[1], best, inside, seekers_probe
+    )
+    pieces = [*measure.propose_nearest(search, 7)]
+    proposed = [pair for piece in pieces for pair in zip(*(part.tolist() for part in piece), strict=True)]
+    assert len({*proposed}) == len(proposed)
+    # The expected pairs, by all pairs.
+    i, j = (part.ravel() for part in np.indices((len(rows[0]), len(rows[1]))))
+    probes, stored = (i, j) if seekers_probe else (j, i)
+    keys = inside.keys[stored]
+    is_partner = ((inside.low[probes] <= keys) & (keys <= inside.high[probes])).all(axis=1)
+    i, j = i[is_partner], j[is_partner]
+    _, is_fatal = compute(measure, columns[0], rows[0][i], columns[1], rows[1][j])
+    assert {*zip(i[is_fatal].tolist(), j[is_fatal].tolist(), strict=True)} <= {*proposed}
+    if is_fatal.any():
+        return
+    batches = [pa.RecordBatch.from_arrays([column], names=["v"]) for column in columns]
+    ranking = MeasuredRanking(RankedPair(k, ("v", "v"), measure, is_descending))
+    ranks = ranking.rank_pairs(batches[0], rows[0][i], batches[1], rows[1][j])
+    chosen = select_nearest(i, ranks, k)
+    assert {*zip(i[chosen].tolist(), j[chosen].tolist(), strict=True)} <= {*proposed}
