@@ -9,6 +9,7 @@ import pytest
 
 import thetastream as th
 from thetastream.app.cli import build_parser
+from thetastream.app.cli.errors import read_sections
 from thetastream.families.options import Options, list_options, write_table
 
 ROOT = Path(__file__).parents[2]
@@ -61,9 +62,11 @@ def constants(nodes):
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
-def test_every_condition_is_in_the_table_and_nothing_else():
-    found = find_raised()
-    listed = rows("errors.md", "## By name")
+def test_every_condition_has_a_section_with_an_example_and_nothing_else_has():
+    found, sections = find_raised(), read_sections()
+    listed = list(sections)
+    assert not [name for name, section in sections.items() if f"[{name}]" not in section]
+    assert not [name for name, section in sections.items() if not section.startswith(f"{name} (")]
     assert sorted(listed) == listed
     assert set(found) - set(listed) == set(), {name: found[name] for name in set(found) - set(listed)}
     assert set(listed) - set(found) == set()

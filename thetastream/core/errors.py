@@ -3,6 +3,8 @@
 A message states the rule, the value that broke it, and the consequence or a hint, in Spark's
 ``[CONDITION_NAME] message`` form.
 
+A note, which tracebacks show behind the message, says where to read more.
+
 ``suggest`` writes the hint for a name that does not exist.
 """
 
@@ -43,6 +45,12 @@ class ThetastreamError(Exception):
         super().__init__(f"[{condition}] {message}")
         self.condition = condition
         self.message = message
+        self.add_note(f"More: thetastream error {' '.join(self.conditions)}")
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The names of all problems that the error lists."""
+        return (self.condition,)
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows in place of a traceback: the line that called us, and the message.
@@ -88,6 +96,10 @@ class InvalidQuery(QueryError):
         self.problems = tuple(problems)
         lines = "\n".join(f"  {n}. {problem}" for n, problem in enumerate(self.problems, 1))
         super().__init__("INVALID_QUERY", f"{len(self.problems)} problems:\n{lines}")
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for problem in self.problems for name in problem.conditions))
 
 
 def shows_tracebacks() -> bool:

@@ -69,3 +69,15 @@ def test_departures_are_the_year_in_event_time_order():
     departed = table["departed"].to_numpy()
     assert (departed[1:] >= departed[:-1]).all()
     assert str(table["departed"][0].as_py()) == "2013-01-01 10:17:00+00:00"
+
+
+def test_an_error_is_explained(capsys):
+    assert main(["error", "bad_block", "UNDECIDED"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("BAD_BLOCK (QueryError)\n\n`block` of `th.Chain` is not")
+    assert '\n    [BAD_BLOCK] block must be a positive integer or "auto"' in printed
+    assert "\n\nUNDECIDED (QueryError)\n\n" in printed
+    assert main(["error"]) == 0
+    assert "BAD_BLOCK" in capsys.readouterr().out.splitlines()
+    assert main(["error", "BAD_BLOK"]) == 1
+    assert "did you mean 'BAD_BLOCK'?\nMore: thetastream error BAD_VALUE" in capsys.readouterr().err

@@ -14,11 +14,12 @@ def catch(monkeypatch: pytest.MonkeyPatch, flag: str) -> ThetastreamError:
 
 
 def test_a_notebook_shows_the_line_of_the_user_and_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    where, line, message = catch(monkeypatch, "")._render_traceback_()
+    where, line, message, note = catch(monkeypatch, "")._render_traceback_()
     assert where.endswith("in catch")
     assert line.strip() == 'read_trigger("often")'
     assert message.startswith("thetastream.core.errors.QueryError: [BAD_VALUE] trigger must be")
     assert "not 'often'" in message
+    assert note == "More: thetastream error BAD_VALUE"
 
 
 def test_whole_tracebacks_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,4 +30,4 @@ def test_whole_tracebacks_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_every_problem_of_a_query_has_its_line() -> None:
     error = InvalidQuery([QueryError("A", "one"), QueryError("B", "two")])
-    assert error._render_traceback_()[1:] == ["  1. [A] one", "  2. [B] two"]
+    assert error._render_traceback_()[1:] == ["  1. [A] one", "  2. [B] two", "More: thetastream error A B"]

@@ -131,7 +131,7 @@ def test_a_folder_without_epochs_is_no_checkpoint(tmp_path: Path, capsys: pytest
     assert main(["status", str(tmp_path)]) == 1
     assert capsys.readouterr().err == (
         f"thetastream: [NO_CHECKPOINT] {tmp_path} must be the checkpoint of a streaming query, "
-        "and no epoch of a query has begun there\n"
+        "and no epoch of a query has begun there\nMore: thetastream error NO_CHECKPOINT\n"
     )
 
 

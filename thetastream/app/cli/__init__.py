@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from thetastream.app.cli import checkpoints, jobs, scaling, serving, simulate, small, statements
+from thetastream.app.cli import checkpoints, errors, jobs, scaling, serving, simulate, small, statements
 from thetastream.app.cli.shared_arguments import Run
 from thetastream.core.errors import ThetastreamError
 
@@ -26,6 +26,7 @@ GROUPS = (
     serving.add_verify,
     serving.add_upkeep,
     simulate.add_commands,
+    errors.add_commands,
     small.add_models,
     small.add_completion,
     small.add_prepare,
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except ThetastreamError as error:
-        print(f"thetastream: {error}", file=sys.stderr)
+        print("\n".join([f"thetastream: {error}", *error.__notes__]), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader of the pipe has closed it, as ``| head`` does.
