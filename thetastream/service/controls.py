@@ -13,16 +13,18 @@ from typing import Any
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict
 
-from thetastream.core.errors import QueryError, suggest_or_list
+from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.runtime.control.newest_offset import find_join, list_joins, read_checkpoint
 from thetastream.runtime.control.plan import decode_model
 from thetastream.runtime.control.request import NO_POLICY
 from thetastream.runtime.control.request import Request as ControlRequest
 from thetastream.service.access import Door
-from thetastream.service.bodies import PROBLEMS
+from thetastream.service.bodies import PROBLEMS, write_message
 
 STOP = "none"
 """The name of the policy in a request after which no policy is followed."""
+ERROR = "error"
+"""What stands in place of the joins of a query whose checkpoint cannot be read."""
 Size = int | list[int | list[int]]
 
 
@@ -52,10 +54,7 @@ def add_control_routes(app: FastAPI, door: Door, checkpoints: Mapping[str, str])
     @app.get("/controls", responses=PROBLEMS)
     def list_controls(request: Request) -> dict[str, dict[str, dict[str, Any]]]:
         door.admit(request, "watch")
-        return {
-            name: {join: found.describe(None) for join, found in list_joins(path, f"query {name!r}").items()}
-            for name, path in checkpoints.items()
-        }
+        return {name: _describe(name, path) for name, path in checkpoints.items()}
 
     @app.post("/controls/{name}", responses=PROBLEMS)
     def control(request: Request, name: str, body: ControlBody) -> RequestName:
@@ -73,6 +72,14 @@ def add_control_routes(app: FastAPI, door: Door, checkpoints: Mapping[str, str])
             raise QueryError("BAD_REQUEST", "a request must name sizes, a model, a shed_factor or a policy")
         found = find_join(read_checkpoint(checkpoints[name]), body.join, f"query {name!r}")
         return RequestName(request=found.put(asked))
+
+
+def _describe(name: str, checkpoint: str) -> dict[str, dict[str, Any]]:
+    """Describe the joins of one query; if its checkpoint cannot be read, the error stands in their place."""
+    try:
+        return {join: one.describe(None) for join, one in list_joins(checkpoint, f"query {name!r}").items()}
+    except ThetastreamError as error:
+        return {ERROR: {"condition": error.condition, "message": write_message(error)}}
 
 
 def _freeze(value: Any) -> Any:

@@ -69,7 +69,8 @@ def test_clients_with_the_right_change_units_and_policies(
         assert (run.spark.plan.newest.model, run.spark.plan.policy) == (Matrix(2), None)
         (checkpoint / "offsets").rename(tmp_path / "moved")
         answer = client.get("/controls", headers=send(OPERATOR))
-        assert (answer.status_code, str(tmp_path) in answer.text) == (500, False)
+        assert (answer.status_code, str(tmp_path) in answer.text) == (200, False)
+        assert answer.json()["pairs"]["error"]["condition"] == "NO_CHECKPOINT"
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert {(line["token"], line["right"], line["admitted"]) for line in lines} == {
         ("token", "control", True),
