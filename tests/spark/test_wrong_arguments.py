@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import chdir, suppress
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,11 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
 from tests.support.draws import draw_cases
-
-WRONG: list[Any] = [
-    *(0, -1, 2.5, float("nan"), 10**30, True, "", "x", "a.b.c", "(", "`", "'", b"x", timedelta(0)),
-    *([], ["x"], (), {}, {"a": 1}, {1: 2}, object(), th.Rows, lambda row: row),
-]
+from tests.support.wrong_values import WRONG
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,6 +22,7 @@ def inside_a_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+SINKS = {"streams": {}, "sinks": {"noop": {"format": "noop"}}}
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
 
@@ -57,7 +53,11 @@ def list_calls(ticks: DataFrame, rows: DataFrame) -> list[Call]:
         (th.by_arrival, {"df": rows.select("id"), "slack": "10 seconds"}),
         (th.changes, {"df": rows, "sign": "id"}),
         (th.changes, {"df": rows, "format": "upsert", "key": "id", "sequence": "ts", "deleted": "id < 0"}),
-        (th.apply_changes, {"table": "table", "key": "id"}),
+        (th.with_watermark, {"df": rows, "event_time": "ts", "delay": "1 minute"}),
+        (th.join_many, {"streams": both, "tasks": {"one": {"on": "a.id < b.id", "within": "1 minute"}}}),
+        (th.aggregate, {**pairs, "group_by": "a.id", "aggs": {"n": "count(*)"}}),
+        (th.sql, {"spark": rows.sparkSession, "text": "SELECT id FROM a", "streams": {"a": rows}}),
+        (th.insert, {"spark": rows.sparkSession, "text": "INSERT INTO noop SELECT id FROM a", **SINKS}),
     ]
 
 
@@ -69,7 +69,7 @@ def test_whatever_is_passed_the_error_is_ours(ticks: DataFrame, rows: DataFrame,
     names = [
         name
         for name, one in inspect.signature(function).parameters.items()
-        if one.kind is not one.VAR_KEYWORD and name != "df"
+        if one.kind is not one.VAR_KEYWORD
     ]
     name, value = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(WRONG))
     with suppress(th.ThetastreamError):

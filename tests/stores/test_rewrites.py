@@ -17,7 +17,7 @@ from thetastream.core.folder import Folder
 from thetastream.results import history, version_log
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.store import Store
-from thetastream.stores import DeltaStore, ParquetStore
+from thetastream.stores import DeltaStore, ParquetStore, parquet
 
 
 def test_merged_files_hold_the_same_snapshots(store: Store) -> None:
@@ -86,20 +86,61 @@ def test_upkeep_keeps_a_span_of_results_and_few_files(store: Store) -> None:
     assert (done.forgotten, read_ids(store)) == (0, everything)
     fill(store, range(20, 40), rule)
     snapshots = store.snapshots()
-    # What was merged before is one file, and it stays until all its snapshots are older.
     oldest_us = snapshots[-1].at_us - 12 * 60 * 10**6
     wanted = [one.number for one in snapshots if one.at_us >= oldest_us]
     done = store.upkeep(timedelta(minutes=12), grace_s=0)
     numbers = [one.number for one in store.snapshots()]
     assert done.forgotten == len(snapshots) - len(numbers) > 0
-    assert numbers[-len(wanted) :] == wanted
-    assert isinstance(store, ParquetStore) or numbers == wanted
+    assert numbers == wanted
     fill(store, range(40, 60), rule)
     store.upkeep("12 minutes", grace_s=0)
     assert store.snapshots()[0].number > newest.number
     assert store.verify().is_intact
     if isinstance(store, ParquetStore):
         assert len(store.files()) <= 4
+
+
+def test_results_are_forgotten_behind_a_merge(store: Store) -> None:
+    fill(store, range(20), EACH_EPOCH)
+    each = {one.number: read_ids(store, snapshot=one) for one in store.snapshots()}
+    everything = read_ids(store)
+    store.compact()
+    assert store.forget(before=8) == 7
+    assert read_ids(store) == sorted((Counter(everything) - Counter(each[7])).elements())
+    assert [one.number for one in store.snapshots()] == list(range(8, 21))
+    assert sorted(store.read_snapshot(8)["id"].to_pylist()) == sorted(
+        (Counter(each[8]) - Counter(each[7])).elements()
+    )
+    store.sweep(grace_s=0)
+    assert store.verify().is_intact
+    if isinstance(store, DeltaStore):
+        assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == read_ids(store)
+
+
+def test_a_store_that_is_merged_often_has_few_files_and_writes_rows_few_times(tmp_path: Path) -> None:
+    store, written = ParquetStore(str(tmp_path / "pairs")), 0
+    store.describe(HELD)
+    for epoch in range(60):
+        store.commit("q", epoch, stage(store, epoch, epoch % 60), EACH_EPOCH)
+        before = {one.staged.name: one.staged.rows for one in store.read_history().held}
+        store.upkeep(grace_s=0)
+        after = Counter[str]()
+        for one in store.read_history().held:
+            after[one.staged.name] += one.staged.rows
+        written += sum(rows for name, rows in after.items() if name not in before)
+        assert len(after) <= 8
+    assert read_ids(store) == list(range(60))
+    assert written <= 60 * 7
+
+
+def test_merged_files_end_after_many_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "MOST_PIECES", 8)
+    store = ParquetStore(str(tmp_path / "pairs"))
+    store.describe(HELD)
+    fill(store, range(30), EACH_EPOCH)
+    store.compact()
+    assert [pq.ParquetFile(file).num_row_groups for file in store.files()] == [8, 8, 8, 6]
+    assert store.compact() == 0
 
 
 def test_the_command_looks_after_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

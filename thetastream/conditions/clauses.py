@@ -4,7 +4,7 @@ Every expression is a slice of the user's text. Some parts of a SELECT have no a
 they need the end of their input, as a window function does (``find_endless``).
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,7 +95,7 @@ def _find_clauses(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
             continue
         word = " ".join(token.keyword.split())
         # A word behind an operator is an operand, as in WHERE a.x > within.
-        is_operand = before is not None and before.kind in _OPERATORS
+        is_operand = before is not None and before.kind in _OPERATORS and not _is_window(tokens, n)
         if word == "FROM" and before is not None and before.keyword == "DISTINCT" and n > 2:
             continue  # IS DISTINCT FROM
         if word == "WITHIN" and following is not None and following.keyword.startswith("GROUP"):
@@ -110,6 +110,12 @@ def _find_clauses(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
             is_word = n > 0 and not is_operand and _is_clause(word, following)
         if is_word and (n == 0 or not is_operand or word == "FROM"):
             yield word, n
+
+
+def _is_window(tokens: Sequence[Token], n: int) -> bool:
+    """Whether WITHIN is followed by a span, or by an alias and a span: no column can be followed by one."""
+    kinds = [token.kind for token in tokens[n + 1 : n + 3]]
+    return tokens[n].keyword == "WITHIN" and "NUMBER" in kinds and kinds[0] in ("NUMBER", "INTERVAL", "VAR")
 
 
 def _is_clause(word: str, following: Token | None) -> bool:

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
 
 PLAIN, DICTIONARY, NUMPY = "plain", "dictionary", "numpy"
@@ -154,12 +155,11 @@ def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Calla
             "PREDICATE_COLUMNS", f"aliases ignore case, so two of {', '.join(columns)} are the same"
         )
     for alias, names in columns.items():
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-            raise QueryError(
-                "PREDICATE_COLUMNS",
-                f"the columns of alias {alias!r} must be a list of names, not {names!r}; "
-                f"write {alias}=[{names!r}]",
-            )
+        is_list = isinstance(names, Sequence) and not isinstance(names, str | bytes)
+        if not is_list or not all(isinstance(name, str) for name in names):
+            what = f"the columns of alias {alias!r} must be a list of names, not {describe_given(names)}"
+            hint = f"{alias}=[{names!r}]" if isinstance(names, str) else f'{alias}=["x", "y"]'
+            raise QueryError("PREDICATE_COLUMNS", f"{what}; write {hint}")
     listed = tuple((alias, tuple(names)) for alias, names in columns.items())
 
     def mark(function: Callable[..., Any]) -> Predicate:

@@ -32,23 +32,18 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
     "[TIME_DEPENDENT] 'now' changes"
     """
     tokens = phrase.tokens
+    for n in find_subqueries(phrase):
+        yield QueryError(
+            "SUBQUERY",
+            f"a join condition cannot contain a subquery, but has {_quote_around(phrase, n)!r}; "
+            'join with its table instead: how="semi" stands for IN and EXISTS, and how="anti" for NOT IN '
+            "and NOT EXISTS; the WHERE of th.sql may have these four, each as a conjunct",
+        )
     for n, token in enumerate(tokens):
         after = tokens[n + 1].text if n + 1 < len(tokens) else ""
         before = tokens[n - 1] if n else None
         if token.kind == "FIELD":
             continue
-        opens = before is not None and before.text == "("
-        if (
-            opens
-            and token.keyword in ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
-            and after not in (",", ")", ".")
-        ):
-            yield QueryError(
-                "SUBQUERY",
-                f"a join condition cannot contain a subquery, but has {_quote_around(phrase, n)!r}; "
-                'join with its table instead: how="semi" stands for IN and EXISTS, and how="anti" for NOT IN '
-                "and NOT EXISTS; the WHERE of th.sql may have them",
-            )
         called = after == "("
         if token.keyword in NON_DETERMINISTIC and called:
             yield QueryError(
@@ -72,6 +67,22 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
                 f"{token.text!r} changes from epoch to epoch, and the join of two tuples must not change; "
                 "compute it in a column before the join, or use within=",
             )
+
+
+def find_subqueries(phrase: Phrase) -> Iterator[int]:
+    """Yield the number of the first token of each subquery, which stands behind its bracket.
+
+    >>> from thetastream.conditions.tokens import parse
+    >>> list(find_subqueries(parse("a.x = (SELECT max(x) FROM b)")))
+    [5]
+    """
+    tokens = phrase.tokens
+    for n, token in enumerate(tokens):
+        after = tokens[n + 1].text if n + 1 < len(tokens) else ""
+        opens = n > 0 and tokens[n - 1].text == "(" and token.kind != "FIELD"
+        begins = token.keyword in ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
+        if opens and begins and after not in (",", ")", "."):
+            yield n
 
 
 def _quote_around(phrase: Phrase, n: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from thetastream.core.arguments import describe_given
 from thetastream.core.errors import Mark, QueryError
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
@@ -141,6 +142,8 @@ def parse(text: str) -> Phrase:
 
 def tokenize(text: str) -> Phrase:
     """Read the tokens of any SQL text. It raises SYNTAX as ``parse`` does, but accepts an empty text."""
+    if not isinstance(text, str):
+        raise QueryError("SYNTAX", f"SQL must be a text, not {describe_given(text)}")
     raw = _read_tokens(text)
     tokens: list[Token] = []
     opened: list[tuple[str, int]] = []

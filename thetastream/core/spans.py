@@ -16,6 +16,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 
 _SHORT_FORMS = {
@@ -46,6 +47,12 @@ _SIZES = {
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+_OF_SPARK = re.compile(
+    r"\s*interval\b.+|(\s*[+-]?\s*\d+(\.\d+)?\s*"
+    r"(year|month|week|day|hour|minute|second|millisecond|microsecond)s?\b)+\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""An interval in the words of Spark."""
 MOST_ROWS = 1 << 48
 LONGEST_US = 3_652_500 * 86_400_000_000
 """The longest span of event time: 10,000 years. An event time plus many such spans fits in int64."""
@@ -122,9 +129,8 @@ class Rows:
 
     def __post_init__(self) -> None:
         if isinstance(self.n, bool) or not isinstance(self.n, int) or not 1 <= self.n <= MOST_ROWS:
-            raise QueryError(
-                "INVALID_WINDOW", f"th.Rows(n) needs an integer from 1 to {MOST_ROWS}, not {self.n!r}"
-            )
+            what = f"th.Rows(n) needs an integer from 1 to {MOST_ROWS}"
+            raise QueryError("INVALID_WINDOW", f"{what}, not {describe_given(self.n)}")
 
 
 Within: TypeAlias = Duration | Rows | Mapping[str, Duration | Rows] | None
@@ -193,8 +199,22 @@ def read_trigger(trigger: str | None) -> dict[str, Any]:
     span = parse_duration(trigger) if isinstance(trigger, str) else None
     if span is None or span < timedelta():
         what = f'trigger must be "{AVAILABLE_NOW}" or the time between two epochs'
-        raise QueryError("BAD_VALUE", f'{what}, as in "10 seconds", not {trigger!r}')
+        hint = hint_unit(trigger)
+        raise QueryError("BAD_VALUE", f'{what}, as in "10 seconds", not {describe_given(trigger)}{hint}')
     return {"processingTime": write_delay(span)}
+
+
+def is_delay(value: object) -> bool:
+    """Whether a value is a span of time that ``write_delay`` writes for Spark, which also reads months.
+
+    >>> [is_delay(value) for value in ("5m", "1 month 2 days", timedelta(1), "INTERVAL '1' DAY")]
+    [True, True, True, True]
+    >>> [is_delay(value) for value in ("often", "10 secnds", "60", 60, "")]
+    [False, False, False, False, False]
+    """
+    if read_span(value) is not None:
+        return True
+    return isinstance(value, str) and _OF_SPARK.fullmatch(value) is not None
 
 
 def write_delay(delay: Duration) -> str:

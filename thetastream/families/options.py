@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, cast, get_args, get_type_hints
 
+from thetastream.core.arguments import describe_given, read_path
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import Duration
@@ -54,17 +55,22 @@ def _read_event_time(value: object, name: str) -> object:
 
 
 def _read_bool(value: object, name: str) -> bool:
-    text = str(value).casefold()
-    if text not in ("true", "false"):
-        raise QueryError("BAD_VALUE", f"{name} must be true or false, not {value!r}")
-    return text == "true"
+    if not isinstance(value, bool):
+        raise QueryError("BAD_VALUE", f"{name} must be true or false, not {describe_given(value)}")
+    return value
+
+
+def _parse_bool(text: str) -> object:
+    return {"true": True, "false": False}.get(text.casefold(), text)
+
+
+def _parse_integer(text: str) -> object:
+    return int(text) if text.isdecimal() else text
 
 
 def _read_folder(condition: str) -> Callable[[object, str], str]:
     def read(value: object, name: str) -> str:
-        if not isinstance(value, str | Path) or not str(value):
-            raise QueryError(condition, f"{name} must be a folder as a path or URI, not {value!r}")
-        return str(value)
+        return read_path(value, name, condition)
 
     return read
 
@@ -78,10 +84,10 @@ def _read_local_folder(value: object, name: str) -> str:
 
 
 def _read_most_units(value: object, name: str) -> int:
-    number = int(value) if isinstance(value, str) and value.isdecimal() else value
-    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST_UNITS:
-        raise QueryError("MAX_UNITS", f"{name} must be a number from 1 to {MOST_UNITS}, not {value!r}")
-    return number
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_UNITS:
+        what = f"{name} must be a number from 1 to {MOST_UNITS}"
+        raise QueryError("MAX_UNITS", f"{what}, not {describe_given(value)}")
+    return value
 
 
 def _read_shed(value: object, name: str) -> Shed:
@@ -116,6 +122,8 @@ class Option:
     """Returns the value to use, and raises QueryError for a wrong one. It takes the value and the name."""
     is_text: bool = True
     """Whether a session, a statement or a job file can give the value as text or number."""
+    parse: Callable[[str], object] = str
+    """Turns a text of the session into a number or a boolean. It returns any other text as it is."""
 
 
 class StreamOptions(TypedDict, total=False):
@@ -189,6 +197,7 @@ class ScalingOptions(StreamOptions, total=False):
             "the units while the join runs.",
             "the units do not change",
             _read_most_units,
+            parse=_parse_integer,
         ),
     ]
 
@@ -238,6 +247,7 @@ class TimedOptions(TypedDict, total=False):
             "Whether results have the column `result_time`. A statement names the column where it wants it.",
             "they have it if every stream has an event time",
             _read_bool,
+            parse=_parse_bool,
         ),
     ]
 
@@ -263,6 +273,7 @@ class JoinOptions(RunOptions, TimedOptions, total=False):
             "Whether punctuations are rows of ordered results.",
             "they are not",
             _read_bool,
+            parse=_parse_bool,
         ),
     ]
 
@@ -373,7 +384,9 @@ def read_options(
     error for each option that cannot be read.
     """
     known = list_options(door)
-    defaults = {name: text for name, text in read_defaults(session).items() if name in known}
+    defaults = {
+        name: known[name].parse(text) for name, text in read_defaults(session).items() if name in known
+    }
     asked = {name: value for name, value in given.items() if value is not None}
     values: dict[str, object] = {}
     problems: list[ThetastreamError] = []

@@ -22,6 +22,7 @@ from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.joins.ask.streams import read_streams
 from thetastream.lowering.domains import quote
 from thetastream.runtime.flow import RunContext
+from thetastream.spark.arguments import refuse_other_frames
 from thetastream.spark.changes import list_keys, mark_changes, read_changes, set_rules
 from thetastream.spark.dataflow.build import build
 from thetastream.spark.debezium import decode_changes, decode_upserts, read_row
@@ -111,6 +112,7 @@ def changes(
     Raises
     ------
     QueryError
+        STREAMS if ``df`` is no DataFrame.
         CHANGES_COLUMN if there is no column that says what happened to a row, CHANGES_FORMAT if arguments do
         not fit together, UNKNOWN_COLUMN, or INVALID_CONDITION if Spark refuses an expression. While the query
         runs, Spark raises CHANGES_VALUE if the column has another value, and BEFORE_IMAGE if a record of
@@ -130,6 +132,7 @@ def changes(
     >>> stock = th.changes(stock, format="upsert", key="id", sequence="offset")  # doctest: +SKIP
     >>> users = th.changes(kafka, format="debezium", row="id INT, name STRING")  # doctest: +SKIP
     """
+    refuse_other_frames("th.changes", df)
     given = {"key": key, "sequence": sequence, "deleted": deleted, "row": row, "value": value, "sign": sign}
     given = {name: one for name, one in given.items() if one is not None}
     if not isinstance(format, str | None) or format not in _ARGUMENTS:

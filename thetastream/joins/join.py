@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Unpack
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.core.arguments import refuse_non_text
+from thetastream.core.errors import SessionError
 from thetastream.core.how import JoinKind, Nearest
 from thetastream.core.spans import Within
 from thetastream.families.options import JoinOptions, takes
@@ -142,6 +144,13 @@ def col(name: str) -> Column:
     name : str
         ``alias.column``; the alias may be left out if only one stream has the column.
 
+    Raises
+    ------
+    QueryError
+        BAD_VALUE if ``name`` is no text.
+    SessionError
+        NO_SESSION if no session is active.
+
     Examples
     --------
     >>> import thetastream as th
@@ -149,7 +158,12 @@ def col(name: str) -> Column:
     ...     {"a": trades, "b": quotes}, on=th.col("a.price") < th.col("b.bid"), within="5m"
     ... )  # doctest: +SKIP
     """
-    return F.col(name)
+    refuse_non_text(name, "name", '"a.x"')
+    try:
+        return F.col(name)
+    except AssertionError:  # PySpark asserts that a session is active.
+        what = f"th.col({name!r}) needs a Spark session, and none is active"
+        raise SessionError("NO_SESSION", f"{what}; start one, as th.local_session() does") from None
 
 
 def from_nanos(nanos: Column | str) -> Column:
@@ -163,13 +177,21 @@ def from_nanos(nanos: Column | str) -> Column:
     nanos : Column or str
         A column of type BIGINT, or its name.
 
+    Raises
+    ------
+    QueryError
+        BAD_VALUE if ``nanos`` is neither.
+
     Examples
     --------
     >>> import thetastream as th
     >>> ticks = rows.withColumn("ts", th.from_nanos("nanos"))  # doctest: +SKIP
     >>> ticks = ticks.withWatermark("ts", "5 seconds")  # doctest: +SKIP
     """
-    column = F.col(nanos) if isinstance(nanos, str) else nanos
+    # A Column of Spark Connect is another class than that of a classic session. Both have ``cast``.
+    if not hasattr(type(nanos), "cast"):
+        refuse_non_text(nanos, "nanos", '"nanos"')
+    column = col(nanos) if isinstance(nanos, str) else nanos
     thousand = F.lit(1000)
     # ``div`` rounds towards zero. A division by ``/`` has only the 53 bits of a double.
     return F.timestamp_micros(F.call_function("div", column - F.pmod(column, thousand), thousand))

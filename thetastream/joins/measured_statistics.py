@@ -18,7 +18,7 @@ from typing import Any
 from thetastream.core.errors import QueryError
 from thetastream.index.base import CANDIDATE_S
 from thetastream.lowering.statistics import Statistics
-from thetastream.spark.observe.metrics import metrics
+from thetastream.spark.observe.metrics import metrics, refuse_no_query
 
 COUNTED = ("left", "right")
 
@@ -52,6 +52,7 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
     >>> import thetastream as th
     >>> print(th.plan(streams, on, within, statistics=th.statistics(query)).explain())  # doctest: +SKIP
     """
+    refuse_no_query("th.statistics", query)
     epochs = metrics(query)
     joins = list(dict.fromkeys(epoch["join"] for epoch in epochs))
     reports = [

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from thetastream.core.arguments import read_path, refuse_non_text
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import read_trigger
+from thetastream.core.spans import Duration, read_trigger
 from thetastream.joins.joined import UnitsJoin
 from thetastream.joins.plan import Built, Plan, find_built
 from thetastream.joins.punctuations import mark_punctuations
@@ -18,9 +20,11 @@ from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
 from thetastream.runtime.checkpoint_files import refuse_damaged
 from thetastream.runtime.flow import NotStaged, Target
+from thetastream.spark.arguments import refuse_other_frames
 from thetastream.spark.changes import find_change_type, keep_groups
 from thetastream.spark.session.configure import is_local
 from thetastream.spark.sinks.store import describe, write_into
+from thetastream.spark.sinks.upkeep import EVERY, StoreKeeper, check_upkeep
 
 
 def write(
@@ -35,6 +39,8 @@ def write(
     trigger: str | None = None,
     name: str | None = None,
     beside_others: bool = False,
+    keep: Duration | None = None,
+    upkeep: Duration | Literal[False] = EVERY,
 ) -> StreamingQuery:
     """Start a query that puts its rows into a store, each exactly once, also through crashes.
 
@@ -68,6 +74,13 @@ def write(
     beside_others : bool
         Whether the query may add to a store that has results of other queries. By default it is refused,
         because a query that begins again with another checkpoint would add all its results a second time.
+    keep : str or timedelta, optional
+        How long results are kept, as in ``"30 days"``, counted back from the newest snapshot. By default, all
+        results are kept.
+    upkeep : str or timedelta, or False
+        How often a thread of this program merges small files of the store, removes files that nobody needs,
+        and forgets results that are older than ``keep``: it calls ``store.upkeep`` while the query runs.
+        False leaves that to others, such as a scheduler that calls ``thetastream upkeep``.
 
     Returns
     -------
@@ -76,12 +89,14 @@ def write(
     Raises
     ------
     QueryError
+        STREAMS if ``df`` is no DataFrame.
         NOT_STREAMING, STORE_COLUMN, STORE_FOLDER, CHANGES_DROPPED or BAD_VALUE. It is raised before anything
         starts.
     StateError
         CHECKPOINT_DAMAGED if files of the checkpoint are not as they were written.
     StoreError
-        STORE_SCHEMA if the store holds other columns. STORE_IN_USE if it has results of another query. While
+        STORE_SCHEMA if the store holds other columns. STORE_CHANGES if ``keep`` is given for rows that may be
+        deleted. STORE_IN_USE if it has results of another query. While
         the query runs, STORE_AHEAD or STORE_BEHIND if the checkpoint and the store do not fit.
 
     Examples
@@ -95,7 +110,12 @@ def write(
     if not isinstance(snapshots, Snapshots | None):
         what = f'snapshots must be a rule, as in th.Snapshots(every="1 minute"), not {snapshots!r}'
         raise QueryError("BAD_VALUE", what)
-    pace = read_trigger(trigger)
+    place = read_path(checkpoint, "checkpoint")
+    if name is not None:
+        refuse_non_text(name, "name", 'name="pairs"')
+    pace, every_s = read_trigger(trigger), check_upkeep(keep, upkeep)
+    if not isinstance(df, Plan):
+        refuse_other_frames("th.write", df)
     built = Built(df.join) if isinstance(df, Plan) else find_built(df)
     df = df.dataframe() if isinstance(df, Plan) else df
     if not df.isStreaming:
@@ -114,9 +134,11 @@ def write(
         what = f"the rows are changes, and select leaves {CHANGE_TYPE!r} out: deletes would be kept as rows"
         raise QueryError("CHANGES_DROPPED", f"{what}; select {CHANGE_TYPE!r} too")
     target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
+    if keep is not None:
+        target.description.refuse_forgetting(store.name)
     staged = None if built is None else _stage(built, target, select)
-    refuse_damaged(checkpoint)
-    owner = Writer(str(checkpoint), beside_others)
+    refuse_damaged(place)
+    owner = Writer(place, beside_others)
     store.describe(target.description)
     store.admit(owner)
     store.sweep()
@@ -124,7 +146,10 @@ def write(
     writer = write_into(rows if staged is None else staged, target, is_staged, owner, punctuations)
     if name is not None:
         writer = writer.queryName(name)
-    return writer.trigger(**pace).start()
+    query = writer.trigger(**pace).start()
+    if every_s is not None:
+        StoreKeeper(store, query, every_s, keep).start()
+    return query
 
 
 def _stage(built: Built, target: Target, select: Sequence[str] | None) -> DataFrame | None:

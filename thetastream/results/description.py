@@ -39,6 +39,14 @@ class Description:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values["schema"])))
         return cls(schema, values["time"], tuple(values["keys"]), values.get("has_deletes", False))
 
+    def refuse_forgetting(self, where: str) -> None:
+        """Raise STORE_CHANGES if rows may be deleted: an old snapshot may have rows that still hold."""
+        if self.has_deletes:
+            what = f"{where} keeps changes, and an old snapshot may have rows that still hold"
+            raise StoreError(
+                "STORE_CHANGES", f"{what}; write what holds now into another store: store.read()"
+            )
+
     def refuse_changes(self, new: "Description", where: str) -> None:
         """Raise unless rows of ``new`` may be added to a store of this description.
 

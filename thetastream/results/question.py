@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from thetastream.core.arguments import refuse_non_text
 from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
 from thetastream.results.store import SnapshotChoice, Store, refuse_other
@@ -76,6 +77,7 @@ def query(
     >>> th.query(store, "SELECT count(*) AS n FROM results", snapshot=7)  # doctest: +SKIP
     """
     refuse_other(store)
+    refuse_non_text(memory, "memory", '"1GB"')
     rows = store.open(snapshot, since, until, key, changes)
     return ask(rows, sql, memory)
 

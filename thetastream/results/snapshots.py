@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import Duration, read_span, to_micros
 
@@ -77,7 +78,8 @@ class Snapshots:
         elif self.every is None and self.size is None:
             _refuse("snapshots need every, size or punctuation")
         if self.every is not None and (self.every_us or 0) <= 0:
-            _refuse(f"every ({self.every!r}) must be a positive span of time such as '1 minute'")
+            what = f"every ({describe_given(self.every)}) must be a positive span of time such as '1 minute'"
+            _refuse(what + hint_unit(self.every))
         if self.size is not None and not _is_count(self.size, least=1):
             _refuse(f"size ({self.size!r}) must be a positive number of rows")
         if not _is_count(self.delays, least=0):

@@ -270,8 +270,7 @@ class Store(ABC):
     def forget(self, before: SnapshotChoice) -> int:
         """Remove old snapshots and their results.
 
-        A file is removed as a whole. If some rows of a file are kept, all its snapshots are kept. Rows that
-        no snapshot has yet are kept too.
+        Rows that no snapshot has yet are kept. It may be called before ``compact`` or afterwards.
 
         Parameters
         ----------
@@ -288,18 +287,23 @@ class Store(ABC):
         StoreError
             STORE_CHANGES if rows may be deleted.
         """
-        if self.description.has_deletes:
-            what = f"{self.name} keeps changes, and an old snapshot may have rows that still hold"
-            raise StoreError(
-                "STORE_CHANGES", f"{what}; write what holds now into another store: store.read()"
-            )
+        self.description.refuse_forgetting(self.name)
+        wanted = self.read_history().find_snapshot(0 if before is None else before).number
+        self.cut(wanted)
         while True:
             newest, history = self.log.find_newest(), self.read_history()
-            first = find_first_kept(history, history.find_snapshot(0 if before is None else before).number)
+            first = find_first_kept(history, wanted)
             dropped = [one for one in history.held if one.snapshot is not None and one.snapshot < first]
             n = sum(one.number < first for one in history.snapshots)
             if not n or self.append_rewrite(newest, dropped, [], first):
                 return n
+
+    def cut(self, first: int) -> int:
+        """Let no part have rows of the snapshot ``first`` and rows of an earlier one; return how many had.
+
+        Only stores that merge parts have such parts. ``forget`` calls it.
+        """
+        return 0
 
     def append_rewrite(
         self, newest: int, dropped: Sequence[CommittedRows], added: Sequence[CommittedRows], first: int = 0

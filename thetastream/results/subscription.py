@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import read_span
 from thetastream.results.question import ask
@@ -197,5 +198,6 @@ def _read_number(since: int | Snapshot | None) -> int | None:
 def _read_span(name: str, value: str | timedelta) -> float:
     span = read_span(value)
     if span is None or span < timedelta():
-        raise QueryError("BAD_VALUE", f"{name} ({value!r}) must be a span of time")
+        what = f'{name} ({describe_given(value)}) must be a span of time, as in "10 seconds"'
+        raise QueryError("BAD_VALUE", what + hint_unit(value))
     return span.total_seconds()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.spans import Duration, read_span, to_micros
 from thetastream.results.backend import Backend
@@ -34,8 +35,8 @@ def read_span_us(keep: Duration) -> int:
     """
     span = read_span(keep)
     if span is None or span <= timedelta():
-        what = f"keep ({keep!r}) must be a positive span of time"
-        raise QueryError("INVALID_DURATION", f'{what}, as in "30 days"')
+        what = f'keep ({describe_given(keep)}) must be a positive span of time, as in "30 days"'
+        raise QueryError("INVALID_DURATION", what + hint_unit(keep))
     return to_micros(span)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from thetastream.core.arguments import read_path
 from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder, hide_secrets, is_uri, split_path
 
@@ -56,7 +57,8 @@ def update_paths(checkpoint: str | Path) -> int:
     >>> th.checkpoints.update_paths("moved/checkpoint")  # doctest: +SKIP
     1
     """
-    folder, root = Folder(*split_path(str(checkpoint))), _write_root(str(checkpoint))
+    place = read_path(checkpoint, "checkpoint")
+    folder, root = Folder(*split_path(place)), _write_root(place)
     n_corrected = 0
     for operator in folder.list_files("state"):
         for epoch in folder.list_files(f"state/{operator}/{METADATA}"):

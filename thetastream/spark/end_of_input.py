@@ -17,11 +17,13 @@ from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from thetastream.core.arguments import describe_given, read_path
 from thetastream.core.errors import QueryError, StateError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.engine.clock import END_US
 from thetastream.lowering.identity import EVENT_TIME, NO_COLUMN
 from thetastream.runtime.checkpoint_files import find_epochs, read_offsets
+from thetastream.spark.observe.metrics import refuse_no_query
 from thetastream.spark.sources.identity import read_written
 
 _WATERMARK, _BEGAN = "batchWatermarkMs", "batchTimestampMs"
@@ -69,7 +71,12 @@ def finish(start: Callable[[], StreamingQuery], checkpoint: str | Path) -> Strea
     >>> writer = writer.option("checkpointLocation", "out/checkpoint")  # doctest: +SKIP
     >>> query = th.finish(writer.trigger(availableNow=True).start, "out/checkpoint")  # doctest: +SKIP
     """
+    if not callable(start):
+        what = "start must be a function that starts the query and returns it, as writer.start"
+        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(start)}")
+    read_path(checkpoint, "checkpoint")
     query = start()
+    refuse_no_query("th.finish", query)
     query.awaitTermination()
     if end_input(checkpoint):
         query = start()

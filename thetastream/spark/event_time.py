@@ -9,7 +9,6 @@ import io
 import re
 import sys
 from contextlib import redirect_stdout, suppress
-from datetime import timedelta
 from threading import Lock, get_ident
 from typing import Any
 
@@ -18,9 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.columns import CHANGES
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import Duration, write_delay
+from thetastream.core.spans import Duration, is_delay, write_delay
+from thetastream.spark.arguments import refuse_other_frames
 
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized", re.DOTALL)
 _NODE = re.compile(r"^[\s:|+\-~]*EventTimeWatermark\b", re.MULTILINE)
@@ -120,9 +121,11 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
     Raises
     ------
     QueryError
+        STREAMS if ``df`` is no DataFrame.
         BAD_VALUE if ``column`` is no name; COLUMN_EXISTS; INVALID_DURATION if ``slack`` is no span of time;
         CHANGES_EVENT_TIME for a stream of ``th.changes``.
     """
+    refuse_other_frames("th.by_arrival", df)
     if not isinstance(column, str) or not column or set(column) & set("`."):
         what = f"column must be a name without dots and backticks, not {column!r}"
         raise QueryError("BAD_VALUE", what)
@@ -138,7 +141,8 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
             "its values would be lost; give by_arrival another column name",
         )
     stamped = df.withColumn(column, F.current_timestamp())
-    if isinstance(slack, str | timedelta) and slack != "":
+    if is_delay(slack):
         with suppress(AnalysisException):
             return stamped.withWatermark(column, write_delay(slack))
-    raise QueryError("INVALID_DURATION", f'slack ({slack!r}) is no span of time; write it as in "10 seconds"')
+    hint = hint_unit(slack) or '; write it as in "10 seconds"'
+    raise QueryError("INVALID_DURATION", f"slack ({describe_given(slack)}) is no span of time{hint}")

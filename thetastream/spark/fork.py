@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from thetastream.core.arguments import read_path
 from thetastream.core.errors import QueryError, StateError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.results.writer import FORKED_AT
@@ -73,10 +74,11 @@ def fork(checkpoint: str | Path, target: str | Path, epoch: int | None = None) -
     >>> store = th.ParquetStore("out/pairs")
     >>> query = th.write(pairs, store, checkpoint="out/checkpoint-2")  # doctest: +SKIP
     """
-    where, folder = hide_secrets(str(checkpoint)), Folder(*split_path(str(checkpoint)))
-    into = Folder(*split_path(str(target)))
+    checkpoint, target = read_path(checkpoint, "checkpoint"), read_path(target, "target")
+    where, folder = hide_secrets(checkpoint), Folder(*split_path(checkpoint))
+    into = Folder(*split_path(target))
     if into.list_files():
-        what = f"the checkpoint of the new query, {hide_secrets(str(target))}, must be an empty folder"
+        what = f"the checkpoint of the new query, {hide_secrets(target)}, must be an empty folder"
         raise QueryError("FORK", f"{what}; name another one")
     # 1. Check the old checkpoint.
     epoch = _find_epoch(folder, where, epoch)

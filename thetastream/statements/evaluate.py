@@ -11,6 +11,7 @@ from thetastream.aggregates import NotFoldable
 from thetastream.conditions import make_error_at
 from thetastream.conditions.clauses import find_endless
 from thetastream.conditions.statement import Select, Source
+from thetastream.core.arguments import describe_given
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.families.views.planner import is_surely_grouped
@@ -20,6 +21,7 @@ from thetastream.joins.compose.nested import NestedJoin
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model, ModelName
+from thetastream.spark.arguments import is_frame
 from thetastream.spark.changes import find_change_type
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
 from thetastream.statements.from_clause import (
@@ -255,13 +257,14 @@ def _explain_one() -> str:
 
 def read_inputs(streams: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Check the inputs that the user gave, and return them by name in lower case."""
+    if not isinstance(streams, Mapping):
+        what = f"streams must map names to DataFrames, not {describe_given(streams)}"
+        raise QueryError("STREAMS", f'{what}; write {{"a": df1, "b": df2}}')
     given: dict[str, DataFrame] = {}
     for name, frame in streams.items():
-        if not isinstance(name, str) or not hasattr(frame, "isStreaming"):
-            raise QueryError(
-                "STREAMS",
-                f"streams must map names to Spark DataFrames, not {name!r} to {type(frame).__name__}",
-            )
+        if not isinstance(name, str) or not is_frame(frame):
+            what = f"streams must map names to Spark DataFrames, not {name!r} to {describe_given(frame)}"
+            raise QueryError("STREAMS", what)
         if name.casefold() in given:
             raise QueryError("DUPLICATE_ALIAS", f"names ignore case, and streams has {name!r} twice")
         given[name.casefold()] = frame

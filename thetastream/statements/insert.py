@@ -13,11 +13,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from thetastream.conditions import make_error_at, tokenize
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Select
+from thetastream.core.arguments import describe_given, read_path, refuse_non_text
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.spans import read_trigger
 from thetastream.families.options import StatementOptions, takes
 from thetastream.families.views.planner import is_surely_grouped
 from thetastream.models.base import Model, ModelName
+from thetastream.spark.arguments import refuse_other_sessions
 from thetastream.spark.changes import keep_groups
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 from thetastream.statements.sql import run_script
@@ -65,8 +67,8 @@ def insert(
         Sinks that the statement may name: ``{"pairs": {"format": "kafka", "topic": "pairs", ...}}``.
         ``format`` names a sink of Spark; the others are its options. Or results are kept as by
         ``thetastream.write``, in a store: ``{"pairs": {"store": "delta", "path": "out/pairs"}}``,
-        with the parameters of its kind, or a store itself, and ``key``, ``time``, ``snapshots`` and
-        ``beside_others``.
+        with the parameters of its kind, or a store itself, and ``key``, ``time``, ``snapshots``,
+        ``beside_others``, ``keep`` and ``upkeep``.
     checkpoint : str, optional
         The folder of the query's checkpoint. Streams need it.
     mode : str
@@ -101,12 +103,20 @@ def insert(
     ...     checkpoint="out/checkpoint",
     ... )  # doctest: +SKIP
     """
+    refuse_other_sessions("th.insert", spark)
     statements = parse_script(text)
     last, head = statements[-1], statements[-1].head
     if not isinstance(head, Insert) or last.is_explain:
         raise QueryError("INSERT", "th.insert runs INSERT INTO sink SELECT ...; th.sql runs other statements")
     if mode not in MODES:
         raise QueryError("BAD_VALUE", f"mode ({mode!r}) must be one of {', '.join(MODES)}")
+    if sinks is not None and not _is_table_of_tables(sinks):
+        what = 'sinks must map names to options, as in {"pairs": {"format": "kafka", "topic": "pairs"}}'
+        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(sinks)}")
+    if name is not None:
+        refuse_non_text(name, "name", 'name="pairs"')
+    if checkpoint is not None:
+        checkpoint = read_path(checkpoint, "checkpoint")
     pace = read_trigger(trigger)
     sink = _find_sink(spark, text, head, sinks or {})
     if sink is not None and sink.kept is not None:
@@ -129,12 +139,16 @@ def insert(
         raise QueryError("NO_CHECKPOINT", f"{what}; pass checkpoint=folder")
     if kept is not None:
         return kept.start(rows, checkpoint, trigger, name)
-    writer = rows.writeStream.outputMode(mode).option("checkpointLocation", str(checkpoint)).trigger(**pace)
+    writer = rows.writeStream.outputMode(mode).option("checkpointLocation", checkpoint).trigger(**pace)
     if name is not None:
         writer = writer.queryName(name)
     if sink is None:
         return writer.toTable(head.name)
     return writer.format(sink.format).options(**sink.options).start()
+
+
+def _is_table_of_tables(sinks: object) -> bool:
+    return isinstance(sinks, Mapping) and all(isinstance(one, Mapping) for one in sinks.values())
 
 
 def find_mode_problems(select: Select, mode: str) -> list[QueryError]:

@@ -1,13 +1,13 @@
 """A store as the sink of a statement: ``[sink]`` of a job, and ``sinks=`` of ``th.insert``.
 
 store = "postgres"  url = "postgresql:///results"  table = "pairs"    the kind, and its parameters
-key, time, snapshots, beside_others                                   as in th.write
+key, time, snapshots, beside_others, keep, upkeep                     as in th.write
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +22,7 @@ from thetastream.core.errors import (
 from thetastream.joins.write import write
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.store import Store
+from thetastream.spark.sinks.upkeep import EVERY, check_upkeep
 from thetastream.stores import make_store
 
 STORE = "store"
@@ -37,6 +38,8 @@ class SinkStore:
     time: str | None = None
     snapshots: Snapshots | None = None
     beside_others: bool = False
+    keep: str | None = None
+    upkeep: str | Literal[False] = EVERY
 
     def start(
         self, rows: DataFrame, checkpoint: str | Path, trigger: str | None, name: str | None
@@ -52,6 +55,8 @@ class SinkStore:
             trigger=trigger,
             name=name,
             beside_others=self.beside_others,
+            keep=self.keep,
+            upkeep=self.upkeep,
         )
 
 
@@ -59,7 +64,8 @@ def read_sink_store(table: Mapping[str, object], where: str) -> SinkStore:
     """Read a table with the kind and the parameters of a store; ``where`` names the sink in messages.
 
     >>> read_sink_store({"store": "delta", "path": "/out", "key": "a_id"}, "the sink")
-    SinkStore(store=DeltaStore(path='/out'), key=('a_id',), time=None, snapshots=None, beside_others=False)
+    SinkStore(store=DeltaStore(path='/out'), key=('a_id',), time=None, snapshots=None, beside_others=False, \
+keep=None, upkeep='10 minutes')
 
     Raises
     ------
@@ -80,9 +86,14 @@ def read_sink_store(table: Mapping[str, object], where: str) -> SinkStore:
     if not isinstance(beside_others, bool):
         problems.append(_refuse("beside_others", where, "true or false", beside_others))
     snapshots = _read_snapshots(table.get("snapshots"), where, problems)
+    keep, upkeep = table.get("keep"), table.get("upkeep", EVERY)
+    try:
+        check_upkeep(keep, upkeep)
+    except ThetastreamError as error:
+        problems.append(error)
     raise_problems(problems)
     assert store is not None
-    return SinkStore(store, keys, time, snapshots, beside_others)  # type: ignore[arg-type]
+    return SinkStore(store, keys, time, snapshots, beside_others, keep, upkeep)  # type: ignore[arg-type]
 
 
 def _read_store(

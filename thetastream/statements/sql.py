@@ -19,6 +19,7 @@ from thetastream.families.options import StatementOptions, list_options, refuse_
 from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.compose.lookups import leave_unstaged
 from thetastream.models.base import Model, ModelName
+from thetastream.spark.arguments import refuse_other_sessions
 from thetastream.spark.changes import are_groups, is_changes
 from thetastream.statements.evaluate import Evaluation, read_inputs
 
@@ -64,6 +65,8 @@ def sql(
     QueryError
         The statement is wrong. The message has the line, the column, and a caret under the position. Several
         problems are listed at once. INSERT INTO is refused, because ``thetastream.insert`` runs it.
+    SessionError
+        NO_SESSION if ``spark`` is no session.
 
     Examples
     --------
@@ -76,6 +79,7 @@ def sql(
 
     The online dialect and its clauses follow BiStream (SIGMOD 2015), section 3.4.
     """
+    refuse_other_sessions("th.sql", spark)
     statements = parse_script(text)
     head = statements[-1].head
     if isinstance(head, Insert) and not statements[-1].is_explain:

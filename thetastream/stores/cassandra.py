@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 from zlib import crc32
 
+from thetastream.core.arguments import refuse_non_text
 from thetastream.core.errors import QueryError
 from thetastream.results.backend import NOTE, make_unreachable
 from thetastream.results.chunks import Chunk, ChunkBackend, Place
@@ -272,6 +273,8 @@ class CassandraStore(Store):
     schemes: ClassVar[tuple[str, ...]] = ("cassandra",)
 
     def __post_init__(self) -> None:
+        refuse_non_text(self.url, "url", '"cassandra://host/results"')
+        refuse_non_text(self.table, "table", '"pairs"')
         if not _NAME.fullmatch(self.table) or len(self.table) > LONGEST_NAME:
             what = f"table must be a letter and up to {LONGEST_NAME - 1} more letters, digits, underscores"
             raise QueryError("BAD_VALUE", f"{what}, not {self.table!r}")

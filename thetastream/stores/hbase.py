@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from thetastream.core.arguments import refuse_non_text
 from thetastream.core.errors import QueryError
 from thetastream.results.backend import NOTE, make_unreachable
 from thetastream.results.chunks import Chunk, ChunkBackend, Place
@@ -251,6 +252,8 @@ class HBaseStore(Store):
     schemes: ClassVar[tuple[str, ...]] = ("hbase",)
 
     def __post_init__(self) -> None:
+        refuse_non_text(self.address, "address", '"host:9090"')
+        refuse_non_text(self.table, "table", '"pairs"')
         object.__setattr__(self, "address", self.address.removeprefix("hbase://"))
         if not _NAME.fullmatch(self.table):
             what = "table must have letters, digits, underscores, points and hyphens"

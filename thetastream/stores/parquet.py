@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from thetastream.core.arguments import read_path
 from thetastream.core.folder import Folder, hide_secrets, is_uri, list_variables
 from thetastream.results.backend import reach
 from thetastream.results.description import Description
@@ -48,6 +49,8 @@ from thetastream.stores.parquet_files import (
 
 PREFIX = "merged-"
 """The beginning of the names of merged files."""
+MOST_PIECES = 1000
+"""The number of snapshots after which a merged file ends. Each has row groups of its own in the footer."""
 
 
 class ParquetBackend(VersionLog):
@@ -127,7 +130,7 @@ class ParquetStore(Store):
     place: ClassVar[str] = PLACE
 
     def __post_init__(self) -> None:
-        path = str(self.path)
+        path = read_path(self.path, "path")
         object.__setattr__(self, "path", path if is_uri(path) else os.path.abspath(path))
 
     def __repr__(self) -> str:
@@ -156,21 +159,38 @@ class ParquetStore(Store):
         return ParquetBackend(self.path)
 
     def compact(self, target: int = TARGET) -> int:
-        folder, description, merged = self.backend.folder, self.description, 0
+        merged = 0
         for held in plan_merges(self.read_history().held, target):
-            added, places = merge(folder, held, description), {one.staged.place for one in held}
-            while True:
-                newest = self.log.find_newest()
-                present = {one.staged.place for one in self.read_history().held}
-                if not places <= present:
-                    # Another process has merged or dropped some of them. ``sweep`` removes the new file.
-                    break
-                if self.append_rewrite(newest, held, added):
-                    merged += len(held)
-                    break
+            if self._rewrite([held]):
+                merged += len({one.staged.name for one in held})
         if merged:
             self._write_state()
         return merged
+
+    def cut(self, first: int) -> int:
+        n_cut = 0
+        for file in list_parts(self.read_history().held):
+            old = [one for one in file if one.snapshot is not None and one.snapshot < first]
+            if old and len(old) < len(file):
+                n_cut += self._rewrite([old, [one for one in file if one not in old]])
+        return n_cut
+
+    def _rewrite(self, files: Sequence[Sequence[CommittedRows]]) -> bool:
+        """Write committed rows into new files, one for each list, which then stand for the present files.
+
+        Return False if another process has merged or dropped some of the rows. ``sweep`` removes the new
+        files then.
+        """
+        folder, description = self.backend.folder, self.description
+        held = [one for file in files for one in file]
+        added = [one for file in files for one in merge(folder, file, description)]
+        places = {one.staged.place for one in held}
+        while True:
+            newest = self.log.find_newest()
+            if not places <= {one.staged.place for one in self.read_history().held}:
+                return False
+            if self.append_rewrite(newest, held, added):
+                return True
 
     def _write_state(self) -> None:
         """Write the state that follows from all entries of the log, so that readers need not read all of
@@ -201,23 +221,54 @@ class ParquetStore(Store):
         return [f"{root}/{name}" for name in names]
 
 
-def plan_merges(held: Sequence[CommittedRows], target: int) -> Iterator[list[CommittedRows]]:
-    """Yield lists of consecutive small files, which have ``target`` bytes together.
+def list_parts(held: Iterable[CommittedRows]) -> Iterator[list[CommittedRows]]:
+    """Yield the rows of each file. Those of a merged file are consecutive."""
+    for _, rows in groupby(held, key=lambda one: one.staged.name):
+        yield list(rows)
 
-    Each list has at least two files. Files of half the target and more are not merged. A list before such a
-    file, and the last list, may have fewer bytes.
+
+def plan_merges(held: Sequence[CommittedRows], target: int) -> Iterator[list[CommittedRows]]:
+    """Yield the rows of consecutive small files, which have ``target`` bytes together.
+
+    Each list has the rows of at least two files. Files of half the target and more are not merged. A list
+    before such a file, and the last list, may have fewer bytes.
+
+    A merged file is merged again when the newer files behind it have as many bytes as it has. So a store that
+    is merged often has few small files, and a row is written again about log2(target / bytes of its first
+    file) times at most.
     """
-    waiting: list[CommittedRows] = []
-    for one in held:
-        is_small = one.snapshot is not None and one.staged.groups is None and 2 * one.staged.nbytes < target
-        if is_small:
-            waiting.append(one)
-        if not is_small or sum(each.staged.nbytes for each in waiting) >= target:
-            if len(waiting) > 1:
-                yield waiting
-            waiting = []
-    if len(waiting) > 1:
-        yield waiting
+    run: list[list[CommittedRows]] = []
+    for file in list_parts(held):
+        is_whole = all(one.snapshot is not None for one in file)
+        if is_whole and 2 * count_bytes(file) < target and 2 * len(file) < MOST_PIECES:
+            run.append(file)
+        else:
+            yield from _plan_run(run, target)
+            run = []
+    yield from _plan_run(run, target)
+
+
+def _plan_run(run: Sequence[list[CommittedRows]], target: int) -> Iterator[list[CommittedRows]]:
+    """Yield what to merge of consecutive small files."""
+    first, behind = len(run), 0
+    for n, file in reversed(list(enumerate(run))):
+        if file[0].staged.groups is not None and count_bytes(file) > behind:
+            break
+        first, behind = n, behind + count_bytes(file)
+    waiting, n_files, nbytes = list[CommittedRows](), 0, 0
+    for n, file in enumerate(run[first:], first):
+        waiting += file
+        n_files, nbytes = n_files + 1, nbytes + count_bytes(file)
+        is_full = nbytes >= target or len(waiting) >= MOST_PIECES
+        if (is_full or n == len(run) - 1) and n_files > 1:
+            yield waiting
+        if is_full:
+            waiting, n_files, nbytes = [], 0, 0
+
+
+def count_bytes(held: Iterable[CommittedRows]) -> int:
+    """Count the bytes of rows."""
+    return sum(one.staged.nbytes for one in held)
 
 
 def merge(folder: Folder, held: Sequence[CommittedRows], description: Description) -> list[CommittedRows]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from thetastream.core.arguments import refuse_non_text
 from thetastream.core.errors import QueryError
 from thetastream.results.backend import NOTE, make_unreachable
 from thetastream.results.description import Description
@@ -240,6 +241,8 @@ class PostgresStore(Store):
     deletes_at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        refuse_non_text(self.url, "url", '"postgresql:///results"')
+        refuse_non_text(self.table, "table", '"pairs"')
         nbytes = len(self.table.encode())
         if not 0 < nbytes <= LONGEST_NAME:
             # PostgreSQL cuts longer names, so the three tables would get the same name.

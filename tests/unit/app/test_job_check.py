@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from contextlib import contextmanager
 
 import pytest
@@ -100,6 +101,32 @@ def test_spans_of_time(tmp_path):
         *('trigger = "1 secnd"', 'delay = "10 sex"', "3 months"),
     ]
     assert all(f.message.count("no span of time") == 1 for f in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ('trigger = "1 secnd"', 'trigger = "often"', 'is no span of time; write it as in "1 day'),
+        ('trigger = "1 secnd"', 'trigger = "60"', 'no unit, so write "60 seconds"'),
+        ('delay = "10 seconds"', 'delay = "soon"', 'is no span of time; write it as in "1 day 2 hours"'),
+        ("WITHIN 1 minute", "AND WITHIN 1 minute", "nothing follows 'AND'"),
+        ("WITHIN 1 minute", "OR WITHIN c 5 m, b 5 m", "nothing follows 'OR'"),
+        ("WITHIN", "AND b.price > (SELECT max(price) FROM c) WITHIN", "join it, at line"),
+    ],
+)
+def test_what_should_be_written_instead(tmp_path, before, after, expected):
+    assert before in JOB
+    found = examine(tomllib.loads(JOB.replace(before, after, 1)), tmp_path).all_problems
+    assert any(expected in one.message for one in found), found
+
+
+def test_a_time_zone_that_does_not_exist(tmp_path):
+    text = JOB.replace("upper(b.symbol)", "b.symbol")
+    for zone, hint in (("Europe/Berln", "'Europe/Berlin'"), ("Berlin", "'Europe/Berlin'")):
+        found = check(tmp_path, f'{text}\n[spark]\n"spark.sql.session.timeZone" = "{zone}"\n')
+        (one,) = [one for one in found if one.section == "spark"]
+        assert f'must be a time zone such as "UTC" or "Europe/Berlin", not \'{zone}\'' in one.message
+        assert one.message.endswith(f"did you mean {hint}?")
 
 
 def test_spark_is_asked_for_what_the_file_does_not_say(tmp_path):

@@ -97,8 +97,7 @@ def run(store: ParquetStore, rule: Snapshots, steps: list[tuple[str, Any]]) -> N
         elif kind == "forget" and model.snapshots:
             kept = model.snapshots[min(value, len(model.snapshots) - 1)]
             forgotten = store.forget(kept)
-            # Rows in one file with later ones stay.
-            assert forgotten <= model.snapshots.index(kept)
+            assert forgotten == model.snapshots.index(kept)
             model.snapshots = model.snapshots[forgotten:]
             model.first_epoch = model.snapshots[0].epochs[0]
         elif kind == "sweep":

@@ -14,13 +14,16 @@ from thetastream.app.cli.shared_arguments import AddCommand, open_session, read_
 from thetastream.app.job.check import Finding, check_job
 from thetastream.app.job.checkpoint import lock
 from thetastream.app.job.document import read_job
+from thetastream.app.job.json_schema import write_schema
 from thetastream.app.job.run import Totals, describe_epoch, explain_job, stage_tables
 from thetastream.app.job.run import run as run_job
 from thetastream.core.errors import ThetastreamError
 from thetastream.runtime.observe.open_telemetry import OTLP
 from thetastream.spark.observe.export import export_metrics
 
-_JOB = """\
+_SCHEMA = "job.schema.json"
+_JOB = f"""\
+#:schema ./{_SCHEMA}
 # This job joins every bid with the asks of its symbol that cost at most as much, up to a minute apart.
 #   thetastream check job.toml
 #   thetastream run job.toml --until-caught-up
@@ -38,7 +41,7 @@ path = "bids"
 schema = "id INT, symbol STRING, price DOUBLE, ts TIMESTAMP"
 event_time = "ts"
 delay = "10 seconds"
-options = { header = true, maxFilesPerTrigger = 1 }
+options = {{ header = true, maxFilesPerTrigger = 1 }}
 
 [sources.asks]
 format = "csv"
@@ -46,7 +49,7 @@ path = "asks"
 schema = "id INT, symbol STRING, price DOUBLE, ts TIMESTAMP"
 event_time = "ts"
 delay = "10 seconds"
-options = { header = true, maxFilesPerTrigger = 1 }
+options = {{ header = true, maxFilesPerTrigger = 1 }}
 
 [sink]
 format = "parquet"
@@ -64,6 +67,8 @@ def add_commands(add: AddCommand) -> None:
     """Add these commands to the command line."""
     parser = add("init", init, "write a job that runs, and two small streams to run it on")
     parser.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+
+    add("schema", print_schema, "print the JSON Schema of job files, with which editors complete them")
 
     parser = add("check", check, "list everything that is wrong with a job")
     _add_job_arguments(parser)
@@ -144,6 +149,14 @@ def write_template(folder: Path) -> None:
             file.write_text("\n".join(lines) + "\n")
             os.utime(file, (FIRST_FILE_S + number,) * 2)
     (folder / "job.toml").write_text(_JOB)
+    # Editors read it because of the first line of the job.
+    (folder / _SCHEMA).write_text(write_schema())
+
+
+def print_schema(arguments: argparse.Namespace) -> int:
+    """Print the JSON Schema of job files."""
+    print(write_schema(), end="")
+    return 0
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from thetastream.app.job.spec import check_keys, check_scalars, get_table, resol
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems
 from thetastream.spark.tables.table import Table
 
-_KEYS = {
+KEYS = {
     "path": str,
     "format": str,
     "options": dict,
@@ -32,7 +32,7 @@ def parse_table(name: str, table: object, folder: Path, problems: list[Thetastre
         problems.append(QueryError("BAD_VALUE", f"{where} must be a table, [tables.{name}]"))
         return None
     before = len(problems)
-    check_keys(table, _KEYS, where, problems)
+    check_keys(table, KEYS, where, problems)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
     if "path" not in table and "options" not in table:
         problems.append(QueryError("MISSING_KEY", f"{where} must have 'path', or 'format' and 'options'"))

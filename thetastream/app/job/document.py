@@ -25,6 +25,7 @@ from thetastream.app.job.spec import (
     check_keys,
     check_scalars,
     find_span_problem,
+    find_zone_problems,
     get_table,
     parse_model,
     parse_policy,
@@ -43,7 +44,9 @@ from thetastream.statements.errors import sort_problems
 from thetastream.statements.insert import find_mode_problems, find_store_mode_problems
 from thetastream.statements.sink_store import SinkStore
 
-_KEYS = {
+_PLAIN_SPAN = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
+"""Numbers, each with a word behind it."""
+KEYS = {
     "sql": str,
     "checkpoint": str,
     "trigger": str,
@@ -135,7 +138,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     """Read a parsed TOML document, and collect its errors."""
     document = Document()
     # 1. The top of the file, and every table by itself.
-    check_keys(found, _KEYS, "the job", document.get_problems(""))
+    check_keys(found, KEYS, "the job", document.get_problems(""))
     for key in ("sql", "checkpoint", "sources"):
         if key not in found:
             document.get_problems("").append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
@@ -159,6 +162,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     }
     sink = parse_sink(get_table(found, "sink"), folder, "the sink", document.get_problems("sink"))
     check_scalars(get_table(found, "spark"), "spark", document.get_problems("spark"))
+    document.get_problems("spark").extend(find_zone_problems(get_table(found, "spark")))
     model = parse_model(get_table(found, "model"), document.get_problems("model"))
     options = read_option_tables(found, document.get_problems)
     policy = parse_policy(get_table(found, "policy"), options, document.get_problems("policy"))
@@ -349,11 +353,12 @@ def find_missing_times(
 
 
 def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
-    """Yield an error for each WITHIN that is not a span of time."""
+    """Yield an error for each WITHIN that is not a span of time. Spark checks those of other forms."""
     for select in (each for statement in script for each in list_selects(statement.select)):
         spans = select.within.values() if isinstance(select.within, dict) else [select.within]
         for span in spans:
-            problem = find_span_problem(span, "WITHIN") if isinstance(span, str) else None
+            is_plain = isinstance(span, str) and _PLAIN_SPAN.fullmatch(span) is not None
+            problem = find_span_problem(str(span), "WITHIN") if is_plain else None
             if problem is not None and isinstance(span, str):
                 at = re.search(r"\W+".join(map(re.escape, span.split())), select.text)
                 start = 0 if at is None else at.start()

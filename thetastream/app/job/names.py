@@ -10,7 +10,7 @@ from thetastream.app.job.schemas import Columns
 from thetastream.conditions import Phrase, make_error_at
 from thetastream.conditions.clauses import find_name, split_name
 from thetastream.conditions.names import find_free_names, is_keyword_here
-from thetastream.conditions.refused import TIME_DEPENDENT, find_misspelt
+from thetastream.conditions.refused import TIME_DEPENDENT, find_misspelt, find_subqueries
 from thetastream.conditions.statement import Select, Source, Statement, View
 from thetastream.conditions.tokens import OPERAND_ENDS, Token
 from thetastream.core.errors import QueryError, suggest, suggest_or_list
@@ -165,6 +165,12 @@ class Names:
         if misspelt is not None and misspelt.mark is not None:
             # The names around a misspelt operator cannot be found reliably, so only the operator is an error.
             yield make_error_at(self._text, phrase.tokens[0].start + misspelt.mark.start, misspelt.message)
+            return
+        for n in find_subqueries(phrase):
+            # Names inside it belong to its own sources, so only the subquery is an error.
+            what = "only [NOT] EXISTS (SELECT ...) and [NOT] IN (SELECT ...) may be here, each as a conjunct"
+            hint = "name the source of the subquery in FROM, and join it"
+            yield make_error_at(self._text, phrase.tokens[n].start, f"{what}; {hint}", "SUBQUERY")
             return
         for n, token in find_free_names(phrase):
             after = phrase.slice(n + 1, n + 3).tokens

@@ -31,7 +31,7 @@ _NO_TIMES = {
     *("DOUBLE", "FLOAT", "STRING", "BOOLEAN", "DATE"),
 }
 """Types that an event time cannot have, as job files write them."""
-_KEYS = {
+KEYS = {
     "format": str,
     "path": str,
     "schema": str,
@@ -47,7 +47,7 @@ _KEYS = {
     "changes": dict,
 }
 """The keys of a source, and the types of their values."""
-_CHANGES_KEYS = {
+CHANGES_KEYS = {
     "format": str,
     "sign": str,
     "key": object,
@@ -70,11 +70,11 @@ def parse_source(
         problems.append(QueryError("BAD_VALUE", f"{where} must be a table, [sources.{name}]"))
         return None
     before = len(problems)
-    check_keys(table, _KEYS, where, problems)
+    check_keys(table, KEYS, where, problems)
     problems += _find_format_problems(table, where)
     problems += _find_decoding_problems(table, where)
     problems += _find_span_problems(table, where)
-    check_keys(get_table(table, "changes"), _CHANGES_KEYS, f"changes of {where}", problems)
+    check_keys(get_table(table, "changes"), CHANGES_KEYS, f"changes of {where}", problems)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
     format_ = table.get("format")
     if format_ is None or any(problem.condition == "BAD_VALUE" for problem in problems[before:]):

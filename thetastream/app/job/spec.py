@@ -4,7 +4,7 @@ This module also reads the tables of ``job.toml``, and lists their errors. ``sou
 sources.
 
 [tables.NAME]   the parameters of th.Table; see ``changing_tables``
-[sink]          format, path, mode, options; or store, its parameters, key, time, snapshots, beside_others
+[sink]          format, path, mode, options; or store, its parameters, and the arguments of th.write
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
 [shed]          the parameters of th.Shed
@@ -15,12 +15,13 @@ sources.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from thetastream.core.arguments import hint_unit
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import parse_duration
@@ -28,6 +29,7 @@ from thetastream.families.options import StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
 from thetastream.runtime.control.policies import Policy, TwoPhaseScaling, find_policy
+from thetastream.spark.session.zones import TIME_ZONE, refuse_unknown_zone
 from thetastream.spark.tables.table import Table
 from thetastream.statements.insert import FILE_SINKS, MODES
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
@@ -37,7 +39,7 @@ REPLAY = "replay"
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
 """The formats of sinks."""
 
-_SINK_KEYS = {"format": str, "path": str, "mode": str, "options": dict}
+SINK_KEYS = {"format": str, "path": str, "mode": str, "options": dict}
 """The keys of a sink, and the types of their values."""
 _KINDS = {
     str: "a string",
@@ -47,7 +49,6 @@ _KINDS = {
     bool: "true or false",
 }
 """The names of types in messages."""
-_PARTS = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def parse_sink(table: object, folder: Path, where: str, problems: list[Thetastre
         return SinkSpec()
     if STORE in table:
         return _parse_store(table, folder, where, problems)
-    check_keys(table, _SINK_KEYS, where, problems)
+    check_keys(table, SINK_KEYS, where, problems)
     format_, mode = table.get("format", "console"), table.get("mode", "append")
     if isinstance(format_, str) and format_ not in SINKS:
         problems.append(
@@ -296,17 +297,27 @@ def resolve(path: object, folder: Path) -> str:
 
 
 def find_span_problem(text: str, what: str) -> QueryError | None:
-    """Return an error if a text has the form of a span of time and is not one. Spark checks other forms.
+    """Return an error if a text is no span of time. Spark checks a text that begins with INTERVAL.
 
     >>> print(find_span_problem("10 secnds", "delay"))
     [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "1 day 2 hours" or "90s"
+    >>> print(find_span_problem("60", "trigger"))
+    [INVALID_DURATION] trigger ('60') is no span of time; a number has no unit, so write "60 seconds"
     >>> find_span_problem("5m", "delay") is None
     True
     """
-    if parse_duration(text) is not None or _PARTS.fullmatch(text) is None:
+    if parse_duration(text) is not None or text.casefold().lstrip().startswith("interval"):
         return None
-    what = f"{what} ({text!r}) is no span of time"
-    return QueryError("INVALID_DURATION", f'{what}; write it as in "1 day 2 hours" or "90s"')
+    hint = hint_unit(text) or '; write it as in "1 day 2 hours" or "90s"'
+    return QueryError("INVALID_DURATION", f"{what} ({text!r}) is no span of time{hint}")
+
+
+def find_zone_problems(settings: Mapping[str, Any]) -> Iterator[QueryError]:
+    """Yield an error if the time zone of the session is none. Spark would say so when the job runs."""
+    try:
+        refuse_unknown_zone(settings.get(TIME_ZONE))
+    except QueryError as problem:
+        yield problem
 
 
 def write_option(value: object) -> str:

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, write_candidates
 from thetastream.conditions.refused import find_misspelt
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import Mark, QueryError
 from thetastream.core.spans import LONGEST_US, parse_duration, spell, to_micros
 from thetastream.core.spark_types import is_day_time
@@ -224,7 +225,8 @@ class Catalyst:
         else:
             raise QueryError(
                 "INVALID_DURATION",
-                f'{what} must be an interval such as "10 minutes", not {duration!r}',
+                f'{what} must be an interval such as "10 minutes", not {describe_given(duration)}'
+                f"{hint_unit(duration)}",
             )
         if value is None or value < timedelta(0):
             raise QueryError("INVALID_DURATION", f"{what} must not be negative, it is {duration!r}")
@@ -250,7 +252,8 @@ class Catalyst:
             )
         raise QueryError(
             "INVALID_DURATION",
-            f'{what} ({text!r}) is no span of time; write it as in "1 day 2 hours" or "90s"',
+            f"{what} ({text!r}) is no span of time"
+            + (hint_unit(text) or '; write it as in "1 day 2 hours" or "90s"'),
         )
 
     def _frame(self, aliases: tuple[str, ...]) -> DataFrame:

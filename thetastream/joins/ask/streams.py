@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from thetastream.core.arguments import describe_given
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.families.windows import spell_cast
@@ -18,6 +19,7 @@ from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
+from thetastream.spark.arguments import is_frame
 from thetastream.spark.changes import drop_change_type, find_change_type, read_rules
 from thetastream.spark.event_time import count_watermarks, list_dropping, list_marked
 from thetastream.spark.pipelines import refuse_query_function
@@ -51,7 +53,8 @@ def read_frames(streams: Any) -> dict[str, DataFrame]:
     """
     if not isinstance(streams, Mapping) or not streams:
         raise QueryError(
-            "STREAMS", f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {streams!r}'
+            "STREAMS",
+            f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {describe_given(streams)}',
         )
     for alias, frame in streams.items():
         # An unknown attribute of a pandas-on-Spark frame is an AssertionError, so it is asked for nothing.
@@ -77,7 +80,7 @@ def read_frames(streams: Any) -> dict[str, DataFrame]:
                     f"an alias must be a name of letters, digits and underscores, not {alias!r}",
                 )
             )
-        if not hasattr(frame, "sparkSession") or not hasattr(type(frame), "isStreaming"):
+        if not is_frame(frame):
             problems.append(
                 QueryError(
                     "STREAMS",

@@ -4,10 +4,12 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, raise_problems
-from thetastream.core.spans import Duration, parse_duration, write_delay
+from thetastream.core.spans import Duration, is_delay, read_span, write_delay
 from thetastream.joins.ask.session import SparkSessionChecks
+from thetastream.spark.arguments import refuse_other_frames
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sources.idle import follow_others
 
@@ -45,14 +47,20 @@ def with_watermark(
     Raises
     ------
     QueryError
-        UNKNOWN_COLUMN, INVALID_DURATION, or MAILBOX if the folder is not one that driver and workers share.
+        STREAMS if ``df`` is no DataFrame. UNKNOWN_COLUMN, INVALID_DURATION, or MAILBOX if the folder is not
+        one that driver and workers share.
 
     Examples
     --------
     >>> import thetastream as th
     >>> quotes = th.with_watermark(raw, "ts", "10 seconds", idle="5 minutes")  # doctest: +SKIP
     """
+    refuse_other_frames("th.with_watermark", df)
     idle_s = None if idle is None else _read_idle(idle)
+    if not is_delay(delay):
+        what = f"delay ({describe_given(delay)}) is no span of time"
+        hint = hint_unit(delay) or '; write it as in "10 seconds"'
+        raise QueryError("INVALID_DURATION", what + hint)
     if event_time not in df.columns:
         what = f"event_time names {event_time!r}, but the stream has the columns {', '.join(df.columns)}"
         raise QueryError("UNKNOWN_COLUMN", what)
@@ -69,8 +77,8 @@ def with_watermark(
 
 def _read_idle(idle: Duration) -> float:
     """Read how long a stream may be silent, in seconds."""
-    span = idle if isinstance(idle, timedelta) else parse_duration(str(idle))
+    span = read_span(idle)
     if span is None or span <= timedelta(0):
-        what = f"idle must be a span of time above zero, not {idle!r}"
-        raise QueryError("INVALID_DURATION", f'{what}; write it as in "5 minutes"')
+        what = f"idle must be a span of time above zero, not {describe_given(idle)}"
+        raise QueryError("INVALID_DURATION", what + (hint_unit(idle) or '; write it as in "5 minutes"'))
     return span.total_seconds()

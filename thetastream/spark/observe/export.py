@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import SparkSession
 
+from thetastream.core.arguments import describe_given, read_path, refuse_non_text
 from thetastream.core.errors import SessionError
 from thetastream.runtime.observe.epoch_lines import LOG, MetricLines
 from thetastream.runtime.observe.exposition import CONTENT_TYPE, Exposition
 from thetastream.runtime.observe.metrics_endpoint import MetricsEndpoint
 from thetastream.runtime.observe.open_telemetry import offer
+from thetastream.spark.arguments import refuse_other_sessions
 from thetastream.spark.observe.listener import watch_queries
 
 if TYPE_CHECKING:
@@ -64,7 +66,12 @@ def export_metrics(
     >>> import thetastream as th
     >>> export = th.export_metrics(spark, json_lines="metrics.jsonl")  # doctest: +SKIP
     """
-    file = None if json_lines is None else Path(json_lines)
+    refuse_other_sessions("th.export_metrics", spark)
+    if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 1 << 16):
+        what = f"port must be a number from 0 to {(1 << 16) - 1}, or None"
+        raise SessionError("METRICS_PORT", f"{what}, not {describe_given(port)}")
+    refuse_non_text(host, "host", 'host="127.0.0.1"')
+    file = None if json_lines is None else Path(read_path(json_lines, "json_lines", kind="a file"))
     return MetricsExport(spark, port, host, file, open_telemetry)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
 from thetastream.core.identity import CONDITION, Identity
 from thetastream.engine.counters import Counters
@@ -91,9 +92,8 @@ def refuse_no_query(function: str, query: Any) -> None:
         BAD_VALUE.
     """
     if not hasattr(query, "recentProgress"):
-        kind = type(query).__name__
         what = f"{function} needs a query, which writeStream...start() or th.write returns"
-        raise QueryError("BAD_VALUE", f"{what}, not a {kind}")
+        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(query)}")
 
 
 def _add_watermarks(entries: Sequence[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from typing import cast, overload
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError, SessionError, shows_tracebacks, suggest
 from thetastream.lowering.query import warn_caller
 from thetastream.results.writer import PARTITIONS
@@ -40,6 +41,7 @@ from thetastream.spark.session.workers import (
     spark_home_without_zip,
     warm_up_workers,
 )
+from thetastream.spark.session.zones import TIME_ZONE, refuse_unknown_zone
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -74,7 +76,7 @@ REQUIRED: dict[str, str] = {
 }
 
 MEANING = (
-    "spark.sql.session.timeZone",
+    TIME_ZONE,
     "spark.sql.ansi.enabled",
     "spark.sql.caseSensitive",
     "spark.sql.legacy.timeParserPolicy",
@@ -133,6 +135,8 @@ def configure(
         INVALID_PARTITIONS if ``partitions`` is no positive integer. NO_SESSION if the first argument is
         neither a session nor a builder. WORKER_PYTHON if a Python worker of the session
         cannot start, has another version of Python, or lacks a package.
+    QueryError
+        BAD_VALUE if the time zone of a builder is none.
 
     Examples
     --------
@@ -144,7 +148,8 @@ def configure(
             "INVALID_PARTITIONS", f"partitions ({partitions!r}) must be an integer of at least 1"
         )
     if not hasattr(session_or_builder, "conf") and not hasattr(session_or_builder, "getOrCreate"):
-        what = f"th.configure takes a Spark session or SparkSession.builder, not {session_or_builder!r}"
+        what = "th.configure takes a Spark session or SparkSession.builder"
+        what += f", not {describe_given(session_or_builder)}"
         raise SessionError("NO_SESSION", what)
     show_failures_shortly()
     # isinstance would fail here, because a Spark Connect session and its builder are other classes.
@@ -166,6 +171,7 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
         builder.config(key, value)
     builder.config(PARTITIONS, str(partitions or os.cpu_count() or 1))
     options: dict[str, str] = getattr(builder, "_options", {})
+    refuse_unknown_zone(options.get(TIME_ZONE))
     # A local server of Spark Connect is a child of this process, and has its environment.
     choose_worker_python(options)
     if becomes_local(options):
@@ -223,7 +229,8 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     SessionError
         INVALID_PARTITIONS if ``cores`` is no positive integer.
     QueryError
-        UNKNOWN_SETTING if a name in ``conf`` does not begin with ``spark.``.
+        UNKNOWN_SETTING if a name in ``conf`` does not begin with ``spark.``. BAD_VALUE if the time zone of
+        the session is none.
     """
     if not (isinstance(cores, int) and cores >= 1):
         raise SessionError("INVALID_PARTITIONS", f"cores ({cores!r}) must be an integer of at least 1")
@@ -231,6 +238,7 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
         if not name.startswith("spark."):
             what = f"{name!r} is no setting of Spark, because its name does not begin with 'spark.'"
             raise QueryError("UNKNOWN_SETTING", f"{what}{suggest(name, ['cores', 'app_name'])}")
+    refuse_unknown_zone(conf.get(TIME_ZONE))
     with _STARTING:
         return _start_session(cores, app_name, conf)
 

@@ -14,8 +14,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.core.arguments import read_path
 from thetastream.core.folder import Folder, split_path
 from thetastream.runtime.checkpoint_files import find_epochs
+from thetastream.spark.arguments import refuse_other_frames
 
 LOG = "_spark_metadata"
 _VERSION = 1
@@ -112,12 +114,13 @@ def finish_epoch(results: DataFrame, checkpoint: str | Path, sink: str | Path) -
     >>> writer = pairs.writeStream.option("checkpointLocation", "out/checkpoint")  # doctest: +SKIP
     >>> query = writer.format("parquet").start("out/pairs")  # doctest: +SKIP
     """
-    logs = Folder(*split_path(str(checkpoint)))
-    begun, committed = find_epochs(logs)
-    written = max(find_entries(Folder(*split_path(str(sink))).list_files(LOG)), default=-1)
+    refuse_other_frames("th.checkpoints.finish_epoch", results)
+    place, written_to = read_path(checkpoint, "checkpoint"), read_path(sink, "sink")
+    begun, committed = find_epochs(Folder(*split_path(place)))
+    written = max(find_entries(Folder(*split_path(written_to)).list_files(LOG)), default=-1)
     if not committed < begun <= written:
         return False
     # A run of one epoch repeats the uncommitted epoch, and reads nothing that is new.
     writer = results.writeStream.format("noop").trigger(once=True)
-    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    writer.option("checkpointLocation", place).start().awaitTermination()
     return True

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.columns import HIDDEN
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import is_uri
@@ -106,8 +107,9 @@ class Table:
             raise QueryError("BAD_VALUE", f"keep must be an integer of at least 1, not {self.keep!r}")
         for name, value in (("every", self.every), ("max_age", self.max_age)):
             if value is not None and _count_seconds(value) <= 0:
-                what = f'{name} must be a positive span of time such as "10 seconds", not {value!r}'
-                raise QueryError("INVALID_DURATION", what)
+                what = f'{name} must be a positive span of time such as "10 seconds"'
+                hint = hint_unit(value)
+                raise QueryError("INVALID_DURATION", f"{what}, not {describe_given(value)}{hint}")
         if self.every_s is not None and self.max_age_s is not None and self.max_age_s <= self.every_s:
             what = f"max_age ({self.max_age}) must be longer than every ({self.every})"
             raise QueryError("BAD_VALUE", f"{what}: a version is as old as every before the next comparison")

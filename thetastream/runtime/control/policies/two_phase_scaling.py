@@ -19,6 +19,7 @@ from datetime import timedelta
 from math import ceil, trunc
 from typing import ClassVar
 
+from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import parse_nbytes, read_span
 from thetastream.runtime.control.policies.load import GroupLoad, Load, Sizes
@@ -84,7 +85,8 @@ class TwoPhaseScaling:
             )
         span = read_span(self.every)
         if span is None or span <= timedelta(0):
-            raise QueryError("POLICY", f'every must be a span, as in "1 minute", not {self.every!r}')
+            what = f'every must be a span, as in "1 minute", not {describe_given(self.every)}'
+            raise QueryError("POLICY", what + hint_unit(self.every))
         if isinstance(self.agree, bool) or not isinstance(self.agree, int) or self.agree < 1:
             raise QueryError("POLICY", f"agree must be a positive integer, not {self.agree!r}")
 
