@@ -9,7 +9,6 @@ from thetastream.aggregates.base import Measure
 from thetastream.aggregates.operands import SideColumn
 from thetastream.aggregates.simple import Greatest, Least, MatchCount, Total
 from thetastream.conditions import Predicate
-from thetastream.conditions.sphere import RADIUS_M
 from thetastream.core.blocks import concat, pack, unpack
 from thetastream.core.columns import HASH as HASH_COLUMN
 from thetastream.core.columns import SIGN as SIGN_COLUMN
@@ -32,6 +31,7 @@ from thetastream.core.keys import scramble
 from thetastream.core.measure import MeasureLimit
 from thetastream.core.sides import Side
 from thetastream.core.spans import Rows as CountWindow
+from thetastream.core.sphere import RADIUS_M
 from thetastream.engine.counters import Counters
 from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
 from thetastream.engine.handshake.instructions import AckBlk, Group, HandshakeMessage, TupleBlk

@@ -1,11 +1,20 @@
 """The distance on the sphere on Spark, beside a nested loop."""
 
+from collections import Counter
+from functools import reduce
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import thetastream as th
-from thetastream.conditions.sphere import measure_metres
+from tests.spark.test_similarity import rank_pairs
+from tests.support.streams import outcome, replay
+from thetastream.conditions.sphere import POINT, measure_metres
+from thetastream.index.measures import REGISTRY
 
 
 @pytest.mark.parametrize("how", ["inner", "anti"])
@@ -39,3 +48,52 @@ def test_the_pairs_of_the_nested_loop(spark: SparkSession, how: str) -> None:
     else:
         alone = [row[0] for row in plan.dataframe().select("a.id").collect()]
         assert sorted(alone) == [*np.flatnonzero(~is_near.any(axis=1)).tolist(), n, n + 1, n + 2]
+
+
+@pytest.mark.slow
+def test_metres_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Units compute the same bits, find what is far or near, and rank by it."""
+    chance, n = np.random.default_rng(12), 120
+    rows = [
+        (i, int(i % 3), float(np.degrees(np.arcsin(y))), float(x), i)
+        for i, (y, x) in enumerate(zip(chance.uniform(-1, 1, n), chance.uniform(-180, 180, n), strict=True))
+    ]
+    rows += [(n, 0, None, 0.0, n), (n + 1, 1, float("nan"), 0.0, n), (n + 2, 2, 0.0, float("inf"), n)]
+    rows += [(n + 3, 0, 90.0, 7.0, n), (n + 4, 0, -90.0, 0.0, n), (n + 5, 0, 0.0, 0.0, n)]
+    rows += [(n + 6 + i, 1, *rows[i][2:4], n) for i in range(20)]
+    frame = spark.createDataFrame(rows, "id INT, k INT, lat DOUBLE, lon DOUBLE, ts INT").localCheckpoint()
+    a, b, text = frame.alias("a"), frame.alias("b"), th.metres("a.lat", "a.lon", "b.lat", "b.lon")
+    # 1. The values.
+    point = POINT.format(lat="lat", lon="lon")
+    points = frame.orderBy("id").selectExpr(f"{point} AS p").toArrow()["p"].combine_chunks()
+    points = points.cast(pa.list_(pa.float64()))
+    pairs = a.crossJoin(b).selectExpr("a.id", "b.id AS bid", f"{text} AS d").toArrow()
+    found = REGISTRY["metres"].compute(points, pairs["id"].to_numpy(), points, pairs["bid"].to_numpy())
+    wanted = pairs["d"]
+    assert found.is_null.tolist() == wanted.is_null().to_pylist()
+    assert found.is_null.sum() == 6 * len(rows) - 9
+    known = ~found.is_null
+    assert np.array_equal(found.values[known], wanted.to_numpy()[known])
+    # 2. Limits that are the value of a pair.
+    limits = np.sort(found.values[known])[[5_000, 200]].tolist()
+    far, near = f"{text} > {limits[0]!r}D AND a.k = b.k", f"{text} <= {limits[1]!r}D"
+    ours, own = [], []
+    for on in (far, f"NOT {text} < {limits[0]!r}D", near):
+        columns = [F.lit(on), "a.id", F.col("b.id").alias("bid")]
+        plan = th.plan({"a": frame, "b": frame}, on=on)
+        assert "units compute metres as Spark does" in plan.explain()
+        ours.append(plan.dataframe().select(*columns))
+        own.append(a.join(b, F.expr(on)).select(*columns))
+    answers = [Counter(map(tuple, reduce(DataFrame.union, parts).collect())) for parts in (ours, own)]
+    assert answers[0] == answers[1]
+    assert len({on for on, *_ in answers[0]}) == 3
+    # 3. The nearest, in a batch and of a stream beside a table.
+    stream = replay(frame, [range(60), range(60, len(rows))], tmp_path)
+    on = "a.k = b.k AND a.id <> b.id"  # Spark evaluates a part of it
+    batch = th.join({"a": frame, "b": frame}, on=on, how=th.Nearest(2, by=text))
+    batch = batch.select("a.id", F.col("b.id").alias("bid"))
+    assert Counter(map(tuple, batch.collect())) == rank_pairs(frame, frame, on, text, False, 2)
+    top = th.plan({"a": stream, "b": frame}, on="a.k = b.k", how=th.Nearest(2, by=text))
+    assert "the nearest by metres; index hash_tiles leaves out what is surely farther" in top.explain()
+    rows_of_top = outcome(top.dataframe(), ["a.id", F.col("b.id").alias("bid")], tmp_path).rows
+    assert rows_of_top == rank_pairs(frame, frame, "a.k = b.k", text, False, 2)

@@ -56,6 +56,18 @@ def _draw_numbers(random: np.random.Generator, n: int, kind: int, side: int) -> 
     return pa.array(rows, (pa.float32(), pa.float64())[kind - 2])
 
 
+def _draw_points(random: np.random.Generator, n: int, kind: int, side: int) -> pa.Array:
+    """Draw points on the unit sphere; some are equal, at a pole, or opposite to each other."""
+    rows: list[Any] = []
+    for _ in range(n):
+        point = random.normal(size=3) * (1, 1, 1 if kind else 0) + (kind == 2) * np.array([9, 0, 0])
+        point /= np.linalg.norm(point)
+        odd = random.integers(9)
+        found = [None, [0.0, 0.0, 1.0], (-point).tolist(), (rows or [None])[-1]][odd] if odd < 4 else point
+        rows.append(None if found is None else [float(x) for x in found])
+    return pa.array(rows, pa.list_(pa.float64()))
+
+
 def _draw_ranges(random: np.random.Generator, n: int, kind: int, side: int) -> pa.Array:
     """Draw values on the left side, and intervals on the right one. Some have no end, or exchanged ends."""
     values = _draw_numbers(random, n, kind, side)
@@ -107,6 +119,7 @@ _DRAW: dict[str, Any] = {
     "bit_count": _draw_integers,
     "levenshtein": _draw_texts,
     "abs": _draw_numbers,
+    "metres": _draw_points,
     "outside": _draw_ranges,
     **dict.fromkeys(
         (*_OF_SETS, *(f"try_{name}" for name in _OF_SETS), "shared", "arrays_overlap"), _draw_sets

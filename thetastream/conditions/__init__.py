@@ -8,7 +8,7 @@ from thetastream.conditions.comparisons import (
 )
 from thetastream.conditions.phrases import Comparison, split_comparisons, split_conjuncts, write_candidates
 from thetastream.conditions.python import NUMPY, Predicate, predicate
-from thetastream.conditions.sphere import within_metres
+from thetastream.conditions.sphere import metres, within_metres
 from thetastream.conditions.tokens import Phrase, make_error_at, parse, tokenize
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "find_comparisons",
     "find_negated_pair",
     "make_error_at",
+    "metres",
     "parse",
     "predicate",
     "split_comparisons",

@@ -22,9 +22,13 @@ import numpy.typing as npt
 
 from thetastream.conditions.python import NUMPY, Predicate, predicate
 from thetastream.core.errors import QueryError
+from thetastream.core.sphere import METRES, RADIUS_M
 
-RADIUS_M = 6_371_008.8
-"""The mean radius of the Earth (IUGG)."""
+POINT = (
+    "CASE WHEN {lat} * {lon} * 0D = 0D THEN array(cos(radians({lat})) * cos(radians({lon})), "
+    "cos(radians({lat})) * sin(radians({lon})), sin(radians({lat}))) END"
+)
+"""A point as an array. A number times zero is zero, and NaN and infinity times zero are NaN."""
 _ROUNDING_MM = 3
 """More than the coordinates of two points lose together when they become whole millimetres."""
 _NAME = re.compile(r"(`[^`]+`|\w+)\.(`[^`]+`|\w+)")
@@ -110,15 +114,10 @@ def within_metres(lat: str, lon: str, other_lat: str, other_lon: str, metres: fl
     is_number = isinstance(metres, int | float) and not isinstance(metres, bool)
     if not is_number or not 0 < metres < math.inf:
         raise QueryError("WITHIN_METRES", f"metres must be a positive number, not {metres!r}")
-    points = [[_read_column(text) for text in pair] for pair in ((lat, lon), (other_lat, other_lon))]
+    points = _read_points(lat, lon, other_lat, other_lon)
+    if isinstance(points, str):
+        raise QueryError("WITHIN_METRES", points)
     aliases = [pair[0][0] for pair in points]
-    if any(pair[0][0].casefold() != pair[1][0].casefold() for pair in points) or (
-        aliases[0].casefold() == aliases[1].casefold()
-    ):
-        raise QueryError(
-            "WITHIN_METRES",
-            f"{lat}, {lon} must be columns of one stream, and {other_lat}, {other_lon} of another stream",
-        )
     reach = _measure_reach_mm(float(metres))
     texts = [
         f"abs({_write_axis(axis, lat, lon)} - {_write_axis(axis, other_lat, other_lon)}) <= {reach}"
@@ -128,6 +127,57 @@ def within_metres(lat: str, lon: str, other_lat: str, other_lon: str, metres: fl
     function = WithinMetres(float(metres), (names[0], names[1]), (aliases[0], aliases[1]))
     columns = dict(zip(aliases, map(list, names), strict=True))
     return [*texts, predicate(NUMPY, **columns)(function)]
+
+
+def metres(lat: str, lon: str, other_lat: str, other_lon: str) -> str:
+    """Return the distance of two points on the Earth in metres, as an expression of Spark SQL.
+
+    Units compute it as Spark does, and an index finds points that are near. So it may be compared with a
+    constant by ``<``, ``<=``, ``>`` or ``>=``, and partners may be ranked by it. The Earth counts as a sphere
+    with its mean radius of 6,371,008.8 m. The distance is NULL if a coordinate is NULL, NaN or infinite.
+
+    Parameters
+    ----------
+    lat, lon : str
+        The columns of the first point, in degrees, as in ``"a.lat"``.
+    other_lat, other_lon : str
+        The columns of the second point, which belongs to another stream.
+
+    Returns
+    -------
+    str
+        SQL, as in ``on=f"{th.metres(...)} > 500000 AND a.card = b.card"`` or ``th.Nearest(3,
+        by=th.metres(...))``.
+
+    Raises
+    ------
+    QueryError
+        METRES if an argument is not a column with its alias, or both points belong to one stream.
+
+    Examples
+    --------
+    >>> metres("a.lat", "a.lon", "b.lat", "b.lon")[:64]
+    'aggregate(zip_with(CASE WHEN a.lat * a.lon * 0D = 0D THEN array('
+    """
+    read = _read_points(lat, lon, other_lat, other_lon)
+    if isinstance(read, str):
+        raise QueryError("METRES", read)
+    points = {"left": POINT.format(lat=lat, lon=lon), "right": POINT.format(lat=other_lat, lon=other_lon)}
+    return re.sub(r"\b(left|right)\b", lambda found: points[found[1]], METRES)
+
+
+def _read_points(*texts: str) -> list[list[tuple[str, str]]] | str:
+    """Return the alias and the name of latitude and longitude of both points, or what is wrong with them."""
+    columns = [_read_column(text) for text in texts]
+    for text, column in zip(texts, columns, strict=True):
+        if column is None:
+            return f"a point is given by columns, as in 'a.lat', not by {text!r}"
+    points = [[column for column in columns[n : n + 2] if column] for n in (0, 2)]
+    owners = [[alias.casefold() for alias, _ in point] for point in points]
+    if owners[0] == owners[1] or any(len({*names}) > 1 for names in owners):
+        what = f"{texts[0]}, {texts[1]} must be columns of one stream, and {texts[2]}, {texts[3]} of another"
+        return f"{what} stream"
+    return points
 
 
 def _write_axis(axis: str, lat: str, lon: str) -> str:
@@ -141,9 +191,7 @@ def _measure_reach_mm(metres: float) -> int:
     return math.ceil(2000 * RADIUS_M * math.sin(half) * (1 + 1e-12)) + _ROUNDING_MM
 
 
-def _read_column(text: str) -> tuple[str, str]:
-    """Return the alias and the name of a column."""
+def _read_column(text: str) -> tuple[str, str] | None:
+    """Return the alias and the name of a column; None if the text is something else."""
     found = _NAME.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
-        raise QueryError("WITHIN_METRES", f"a point is given by columns, as in 'a.lat', not by {text!r}")
-    return found[1].strip("`"), found[2].strip("`")
+    return None if found is None else (found[1].strip("`"), found[2].strip("`"))

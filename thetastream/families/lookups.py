@@ -45,7 +45,8 @@ class LookupPlan:
     def describe(self) -> str:
         """Describe the lookup in a few words."""
         index = format_index(self.physical.indexes[self.table])
-        return f"by an index of the table: {index}"
+        rule = self.physical.ranking_rule
+        return f"by an index of the table: {index}" + ("" if rule is None else f"; the nearest {rule}")
 
 
 def plan_lookup(

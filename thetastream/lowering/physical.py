@@ -121,6 +121,20 @@ class PhysicalPlan:
     """For conjuncts of the residual, comparisons of keys by which units can evaluate them instead."""
 
     @property
+    def ranking_rule(self) -> str | None:
+        """How the nearest partners are found, for explain; None if all partners are results."""
+        if self.ranking is None:
+            return None
+        condition, ranked = self.condition, self.condition.ranked
+        is_whole = not (self.residual or condition.predicates or condition.same)
+        shape = self.indexes[0].shape
+        if ranked is not None and shape.layout.uses_measures:
+            return f"by {ranked.measure.name}; index {shape.name} leaves out what is surely farther"
+        if self.ranking.ordered is not None and is_whole:
+            return "in the order of their values, from the nearest one outward, if many are partners"
+        return "by the value of each partner"
+
+    @property
     def lifetimes_us(self) -> tuple[int | None, int | None]:
         """How long left and right tuples wait for partners, in microseconds. None means for ever."""
         return compute_lifetimes(self.condition.window)

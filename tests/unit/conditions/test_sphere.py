@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tests.support.local import LocalJoin
-from thetastream.conditions.sphere import RADIUS_M, _measure_reach_mm, measure_metres, within_metres
+from thetastream.conditions.sphere import _measure_reach_mm, measure_metres, metres, within_metres
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
+from thetastream.core.sphere import RADIUS_M
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.index import REGISTRY, IndexSpec
 from thetastream.models import Biclique
@@ -95,6 +96,12 @@ def test_the_function_is_exact_and_travels() -> None:
 def test_refused_by_name(given) -> None:
     with pytest.raises(QueryError, match="WITHIN_METRES"):
         within_metres(*given)
+
+
+def test_points_of_one_stream_have_no_distance() -> None:
+    for given in (("a.lat", "b.lon", "b.lat", "a.lon"), ("a.lat", "a.lon", "A.lat", "a.lon"), ("x", *"yzw")):
+        with pytest.raises(QueryError, match=r"\[METRES\]"):
+            metres(*given)
 
 
 @pytest.mark.parametrize(

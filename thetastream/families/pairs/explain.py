@@ -145,6 +145,8 @@ def _explain_physical(
             "is never decided" if life is None else f"is decided when the watermark is {spell(life)} past it"
         )
         yield Fact("answers", f"a tuple of {alias} meets its partners at one unit; it {when}")
+    if physical.ranking_rule is not None:
+        yield Fact("nearest", physical.ranking_rule)
     if physical.how.preserved and physical.residual:
         yield Fact(
             "decides",

@@ -25,6 +25,7 @@ from thetastream.index.measures.sets import (
     TryJaccardOfSizes,
     TryOverlapRatio,
 )
+from thetastream.index.measures.sphere import Metres
 from thetastream.index.measures.vectors import Cosine, Distance, Product
 
 REGISTRY: dict[str, PairMeasure] = {
@@ -35,6 +36,7 @@ REGISTRY: dict[str, PairMeasure] = {
         Distance(),
         Hamming(),
         EditDistance(),
+        Metres(),
         Difference(),
         Jaccard(),
         JaccardOfSizes(),
