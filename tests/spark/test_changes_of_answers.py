@@ -59,6 +59,24 @@ def test_a_batch_join_answers_the_rows_that_hold(spark: SparkSession, how: str) 
         )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("on", [UNITS, f"{UNITS} AND {RESIDUAL}"], ids=["units", "residual"])
+def test_the_nearest_of_a_batch_are_among_the_rows_that_hold(spark: SparkSession, on: str) -> None:
+    left = spark.createDataFrame(ROWS[0], "id INT, price INT, w INT")
+    right = spark.createDataFrame(ROWS[1], "id INT, bid INT, w INT")
+    changed = {"l": th.changes(left, sign="w"), "r": th.changes(right, sign="w")}
+    how = th.Nearest(1, by="abs(l.price - r.bid)", keep_unmatched=True)
+    rows = th.join(changed, on=on, how=how).collect()
+    assert {row["_change_type"] for row in rows} == {"insert"}
+    ranked = """SELECT l.id, r.id AS r, rank() OVER (PARTITION BY l.n ORDER BY abs(l.price - r.bid)) AS place
+        FROM {l} l LEFT JOIN {r} r ON ON_CONDITION"""
+    numbered = net(left).withColumn("n", F.monotonically_increasing_id())
+    best = spark.sql(ranked.replace("ON_CONDITION", on), l=numbered, r=net(right)).where("place = 1")
+    assert Counter((row.l.id, row.r and row.r.id) for row in rows) == Counter(
+        (row.id, row.r) for row in best.collect()
+    )
+
+
 @pytest.mark.parametrize(
     ("how", "on"),
     [

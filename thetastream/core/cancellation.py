@@ -217,13 +217,14 @@ def cancel_matches(matches: Iterable[Matches], stored: Side, deletes: pa.RecordB
         held.append(one.take(rows))
         n_held += len(rows)
         if n_held > MOST_HELD:
-            yield _net_matches(held)
+            yield net_matches(held)
             held, n_held = [], 0
     if held:
-        yield _net_matches(held)
+        yield net_matches(held)
 
 
-def _net_matches(held: Sequence[Matches]) -> Matches:
+def net_matches(held: Sequence[Matches]) -> Matches:
+    """Return the matches that are left when equal ones of opposite sign cancel each other."""
     one = Matches(
         concat([each.left for each in held]),
         concat([each.right for each in held]),

@@ -32,9 +32,6 @@ def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
         yield QueryError("CHANGES_TABLE", f"{what}; read the table as a stream too, with th.changes")
     if request.keeps_spark_join:
         yield QueryError("SPARK_JOIN", f"{rows}, and Spark's own join does not know it; leave model out")
-    if request.how.nearest is not None:
-        what = f"{rows}, and nearest partners are never corrected"
-        yield QueryError("HOW", f"{what}; leave how out")
     if is_counted(request.within):
         what = f"{rows}, and the last n tuples would be others than before the delete"
         yield QueryError("COUNT_WINDOW", f"{what}; use a window of event time")

@@ -3,13 +3,15 @@
 { (l, r) : l.k = r.k, |l.v - r.v| <= 2, |l.t - r.t| <= 8, neither is late }, over the net rows of both.
 With a residual, as Spark evaluates it between two units, a pair must satisfy (7 l.id + 3 r.id) % 5 < 3 too.
 A row has a partner if the numbers of its partners add up to more than 0. Rows without partners, and those of
-semi joins whose partners may be deleted, are answers when the watermark is at or after t + 8.
+semi joins whose partners may be deleted, are answers when the watermark is at or after t + 8. So are the
+partners of l with the k least |l.v - r.v|, among those that are there, and ties with the last of them.
 """
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -31,11 +33,13 @@ from tests.unit.engine.test_changes import (
     matches_in,
 )
 from tests.unit.support.test_two_units import is_chosen
-from thetastream.core.columns import PASSES, SIGN
-from thetastream.core.how import HOWS, How
+from thetastream.core.columns import PASSES, RANKED, SIGN
+from thetastream.core.condition import Domain
+from thetastream.core.how import HOWS, How, Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
 from thetastream.engine.answers import open_tuples, unit
-from thetastream.engine.answers.spec import AnswersSpec
+from thetastream.engine.answers.nearest import NearestState
+from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
 from thetastream.engine.store import chained_index
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -72,7 +76,11 @@ class Run:
         left, right = (
             replace(
                 spec,
-                computed=(*([SIGN] if has_deletes else []), *([PASSES] if side in how.preserved else [])),
+                computed=(
+                    *([SIGN] if has_deletes else []),
+                    *([PASSES] if side in how.preserved else []),
+                    *([] if how.nearest is None else [RANKED]),
+                ),
             )
             for side, spec, has_deletes in zip(Side, CONDITION.sides, signed, strict=True)
         )
@@ -80,11 +88,15 @@ class Run:
         spec = UnitSpec(case.condition, case.indexes, case.archive_period_us)
         how = how.over_changes([side for side in Side if signed[side]])
         self._run: LocalRun | TwoUnits
+        join, ranking = TwoStreamSpec(spec, model), None
+        if how.nearest is not None:
+            ranking = Ranking(how.nearest.k, Domain.INT, has_left=True, has_right=True, is_abs=True)
         if has_residual:
-            self._run = TwoUnits(case, how, model, is_chosen)
+            self._run = TwoUnits(case, how, model, is_chosen, ranking)
             self._first, self._batch = self._run.first, self._run.batch
         else:
-            self._run = self._first = LocalRun(AnswersSpec(TwoStreamSpec(spec, model), how))
+            answers = AnswersSpec(join, how) if ranking is None else NearestSpec(join, how, ranking)
+            self._run = self._first = LocalRun(answers)
             self._batch = case.batch
         self._how, self._signed = how, signed
         self.output: Counter[Answer] = Counter()
@@ -117,10 +129,13 @@ class Run:
 
     def count_pages(self) -> int:
         """Count the pages with numbers of undecided tuples."""
-        n_pages = sum(len(found.pages) for state in self._first.states for found in state.open.values())
+        states = [state.answers if isinstance(state, NearestState) else state for state in self._first.states]
+        n_pages = sum(len(found.pages) for state in states for found in state.open.values())
+        best = [state.best for state in self._first.states if isinstance(state, NearestState)]
         if isinstance(self._run, TwoUnits):
             n_pages += sum(len(p) for state in self._run.second.states for p in state.matched.values())
-        return n_pages
+            best += [state.best for state in self._run.second.states]
+        return n_pages + sum(len(found.pages) for found in best)
 
     def _make(self, side: Side, changes: list[Change]) -> pa.RecordBatch | None:
         if side not in self._how.preserved:  # Catalyst filters these
@@ -132,6 +147,8 @@ class Run:
             more[SIGN] = pa.array([change.sign for change in changes], pa.int8())
         if side in self._how.preserved:
             more[PASSES] = pa.array([1 if passes(change.row) else None for change in changes], pa.int8())
+        if self._how.nearest is not None:
+            more[RANKED] = pa.array([change.row[3] for change in changes], pa.int64())
         return self._batch(side, [dict(zip(COLUMNS, row, strict=True)) for row, _ in changes], more)
 
 
@@ -177,6 +194,8 @@ def answer(
             if (matches(row, other) if side is Side.LEFT else matches(other, row))
         }
 
+    if how.nearest is not None:
+        return answer_nearest(how.nearest, rows[0], partial(find_partners, Side.LEFT), watermark)
     if how.has_pairs:
         for row, n in rows[0].items():
             for other, m in find_partners(Side.LEFT, row).items():
@@ -194,12 +213,43 @@ def answer(
     return drop_zeros(found)
 
 
+def answer_nearest(
+    nearest: Nearest,
+    left: Counter[Row],
+    find_partners: Callable[[Row], dict[Row, int]],
+    watermark: int | None,
+) -> Counter[Answer]:
+    """Answer each decided row of the left stream, and those that can have no partner."""
+    found = Counter[Answer]()
+    for row, n in left.items():
+        is_decided = watermark is not None and watermark >= row[1] + WINDOW
+        partners = {other: m for other, m in find_partners(row).items() if m > 0}
+        if is_decided and partners:
+            values = sorted(abs(row[3] - other[3]) for other, m in partners.items() for _ in range(m))
+            last = values[min(nearest.k, len(values)) - 1]
+            found.update({(row, b): n * m for b, m in partners.items() if abs(row[3] - b[3]) <= last})
+        elif nearest.keep_unmatched and (not passes(row) or (is_decided and not partners)):
+            found[row, None] += n
+    return drop_zeros(found)
+
+
 def list_models(how: How) -> list[Model]:
     return [model for model in MODELS if all(map(model.sees_partners, how.preserved))]
 
 
-CASES = [(name, model) for name in HOW for model in list_models(HOWS[name])]
+NEAREST = {
+    "nearest": find_nearest(Nearest(1, by="abs(l.v - r.v)", keep_unmatched=True)),
+    "two nearest": find_nearest(Nearest(2, by="abs(l.v - r.v)")),
+}
+
+
+def find_how(name: str) -> How:
+    return NEAREST[name] if name in NEAREST else HOWS[name]
+
+
+CASES = [(name, model) for name in (*HOW, *NEAREST) for model in list_models(find_how(name))]
 FEW = [(name, model) for name in HOW for model in list_models(HOWS[name])[-2:]]
+FEW += [("nearest", Matrix(3, 1)), ("two nearest", Split(1))]
 
 
 def check(
@@ -210,9 +260,9 @@ def check(
     signed: tuple[bool, bool] = BOTH,
     has_residual: bool = False,
 ) -> None:
-    history = draw_history(random.Random(seed), n_epochs, make_row, has_watermark=True)
-    run = Run(HOWS[name], model, signed, has_residual)
-    for epoch, expected in replay(history, HOWS[name], signed, has_residual):
+    history, how = draw_history(random.Random(seed), n_epochs, make_row, has_watermark=True), find_how(name)
+    run = Run(how, model, signed, has_residual)
+    for epoch, expected in replay(history, how, signed, has_residual):
         run.epoch(*epoch)
         assert run.output == expected, seed
     run.epoch([], [], ALL_DECIDED)
@@ -230,7 +280,7 @@ def test_the_answers_of_the_net_rows(name: str, model: Model, has_residual: bool
 
 
 @WHERE
-@pytest.mark.parametrize("name", HOW)
+@pytest.mark.parametrize("name", [*HOW, "nearest"])
 @pytest.mark.parametrize("signed", [LEFT, RIGHT], ids=["left", "right"])
 def test_only_one_stream_has_deletes(name: str, signed: tuple[bool, bool], has_residual: bool) -> None:
     check(name, Matrix(1, 1), 2, 25, signed, has_residual)

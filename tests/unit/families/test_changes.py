@@ -45,7 +45,6 @@ PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",)))
     ("condition", "changed"),
     [
         ("EVERY", {"aliases": "abc", "bounds_watermark": True}),
-        ("HOW", {"how": find_nearest(th.Nearest(1, by="a.x - b.x"))}),
         ("COUNT_WINDOW", {"within": th.Rows(5)}),
         ("ORDER", {"options": {"order": "strict"}}),
         ("SHED", {"run": RunContext(shed=Shed("100 B", "200 B"))}),
@@ -164,9 +163,12 @@ def test_the_planner_chooses_a_model_that_forgets_deleted_tuples() -> None:
     assert any(kind(2).sees_all for kind in (REGISTRY["split"],))
 
 
-@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+NEAREST = find_nearest(th.Nearest(1, by="a.x - b.x"))
+
+
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti", NEAREST], ids=str)
 @pytest.mark.parametrize("residual", ["", " AND hash(a.x, b.x) > 0"], ids=["units", "residual"])
-def test_units_that_answer_each_tuple_get_the_sign_and_emit_it(how: str, residual: str) -> None:
+def test_units_that_answer_each_tuple_get_the_sign_and_emit_it(how: Any, residual: str) -> None:
     request = make_changes(f"{ON} AND a.x > 3 AND b.x > 3{residual}", "ab", how=how)
     assert not list(find_changes_problems(request))
     planned = ANSWERS.plan(request)

@@ -3,17 +3,22 @@
     page -> block of { (number of the left tuple, key of the pair, right tuple) }
 
 Pages are those of open tuples: a page has the partners of ``PAGE`` consecutive numbers.
+
+If right tuples may be deleted, a partner that is not among the best may be so later. Then all partners are
+kept with their signs until their left tuple is decided, apart from those that cancel each other.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from thetastream.core.blocks import RowFacts, concat, cut_matches
-from thetastream.core.columns import KEY, TUPLE
+from thetastream.core.blocks import Matches, RowFacts, concat, cut_matches
+from thetastream.core.cancellation import find_net, net_matches
+from thetastream.core.columns import KEY, SIGN, TUPLE
 from thetastream.core.how import select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.engine.answers.open_tuples import PAGE, Mask
@@ -34,10 +39,14 @@ class BestState:
 
 
 class BestPartners:
-    """The best partners of the undecided tuples of a unit."""
+    """The best partners of the undecided tuples of a unit.
 
-    def __init__(self, k: int, state: BestState, store: SegmentStore) -> None:
+    ``has_deletes`` says whether partners have a sign, because right tuples may be deleted.
+    """
+
+    def __init__(self, k: int, state: BestState, store: SegmentStore, has_deletes: bool = False) -> None:
         self._k = k
+        self._has_deletes = has_deletes
         self._store = store
         self._pages = {page: (name, n_rows) for page, name, n_rows in state.pages}
         self._new: list[pa.RecordBatch] = []
@@ -50,7 +59,7 @@ class BestPartners:
 
     def add(self, numbers: Int64s, keys: Int64s, partners: pa.RecordBatch, rows: Int64s) -> None:
         """Add pairs of left tuples with these numbers and the right tuples ``partners[rows]``."""
-        chosen = select_nearest(numbers, keys, self._k)
+        chosen = np.arange(len(keys)) if self._has_deletes else select_nearest(numbers, keys, self._k)
         block = partners.take(rows[chosen])
         block = block.append_column(TUPLE, pa.array(numbers[chosen]))
         self._new.append(block.append_column(KEY, pa.array(keys[chosen])))
@@ -85,12 +94,24 @@ class BestPartners:
             is_due: Mask = np.isin(block.column(TUPLE).to_numpy(), numbers)
             if is_due.any():
                 found = block.take(np.flatnonzero(is_due))
+                if self._has_deletes:
+                    found = self._choose_inserted(found)
                 at = order[np.searchsorted(numbers[order], found.column(TUPLE).to_numpy())]
                 self._write(page, block.take(np.flatnonzero(~is_due)))
                 yield at, found.drop_columns([TUPLE, KEY])
 
     def _prune(self, blocks: list[pa.RecordBatch]) -> pa.RecordBatch:
         block = concat(blocks)
+        if self._has_deletes:
+            left = find_net(_list_columns(block), block.column(SIGN).to_numpy())
+            return block if left is None else block.take(left)
+        return self._choose(block)
+
+    def _choose_inserted(self, partners: pa.RecordBatch) -> pa.RecordBatch:
+        """Choose the nearest of the partners that are inserted and not deleted."""
+        return self._choose(partners.filter(pc.greater(partners.column(SIGN), 0))).drop_columns([SIGN])
+
+    def _choose(self, block: pa.RecordBatch) -> pa.RecordBatch:
         numbers, keys = (block.column(name).to_numpy() for name in (TUPLE, KEY))
         return block.take(select_nearest(numbers, keys, self._k))
 
@@ -108,12 +129,38 @@ class BestPartners:
             self._pages[page] = name, block.num_rows
 
 
-def pair_with_best(left: pa.RecordBatch, at: Int64s, right: pa.RecordBatch) -> Iterator[list[pa.Array]]:
-    """Yield the columns of the pairs (left[at[i]], right[i]), a few bytes at a time.
+def mark_partners(
+    found: Iterable[tuple[Int64s, pa.RecordBatch]], has_partner: Mask
+) -> Iterator[tuple[Int64s, pa.RecordBatch]]:
+    """Yield what is found, and note in ``has_partner`` which tuples have a partner."""
+    for at, right in found:
+        has_partner[at] = True
+        yield at, right
 
-    A page may have many pairs, and each repeats the left tuple.
+
+def _list_columns(block: pa.RecordBatch) -> list[pa.Array]:
+    """List the columns of partners without their sign. The number of the left tuple is first."""
+    names = [name for name in block.schema.names if name not in (SIGN, TUPLE)]
+    return [block.column(name) for name in (TUPLE, *names)]
+
+
+def pair_with_best(
+    left: pa.RecordBatch, signs: pa.Array | None, found: Iterable[tuple[Int64s, pa.RecordBatch]]
+) -> Iterator[Matches]:
+    """Yield the pairs (left[at[i]], right[i]) of each found (at, right), a few bytes at a time.
+
+    A page may have many pairs, and each repeats the left tuple. The sign of a pair is that of its left tuple,
+    which is in ``signs`` if left tuples may be deleted. Equal pairs of opposite sign cancel each other then:
+    equal left tuples are decided in one epoch, and have the same partners.
     """
-    every = np.arange(len(at))
-    for piece in cut_matches(RowFacts(left), at, RowFacts(right), every, BYTES_AT_ONCE):
-        part = right.slice(piece.start, piece.stop - piece.start)
-        yield [*left.take(at[piece]).columns, *part.columns]
+    held = []
+    for at, right in found:
+        every = np.arange(len(at))
+        for piece in cut_matches(RowFacts(left), at, RowFacts(right), every, BYTES_AT_ONCE):
+            part = right.slice(piece.start, piece.stop - piece.start)
+            if signs is None:
+                yield Matches(left.take(at[piece]), part)
+            else:
+                held.append(Matches(left.take(at[piece]), part, signs.take(pa.array(at[piece]))))
+    if held:
+        yield net_matches(held)

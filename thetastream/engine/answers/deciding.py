@@ -21,7 +21,7 @@ from thetastream.core.cancellation import cancel
 from thetastream.core.columns import DECIDED, KEY, NUMBERS, SIGN, SIGNS
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.engine.answers.best_partners import BestPartners, BestState, pair_with_best
+from thetastream.engine.answers.best_partners import BestPartners, BestState, mark_partners, pair_with_best
 from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.engine.answers.open_tuples import Mask, NumberSet, Pages, PartnerCounts
 from thetastream.engine.answers.unit import COPIED, GUEST, AnswersCounters, build_alone, build_pairs
@@ -60,7 +60,7 @@ class DecidingUnit:
             else:
                 self._matched[side] = NumberSet(pages, store)
         k = 0 if columns.ranking is None else columns.ranking.k
-        self._best = BestPartners(k, state.best, store)
+        self._best = BestPartners(k, state.best, store, columns.signed[Side.RIGHT])
         self.counters = AnswersCounters()
 
     @property
@@ -102,7 +102,10 @@ class DecidingUnit:
         if self._columns.ranking is not None:
             keys = pairs.column(KEY).to_numpy()
             numbers = _read_numbers(Side.LEFT, pairs)
-            self._best.add(numbers, keys, pairs.select(right), np.arange(len(numbers)))
+            partners = pairs.select(right)
+            if self._columns.signed[Side.RIGHT]:
+                partners = partners.append_column(SIGN, pairs.column(SIGNS[Side.RIGHT]))
+            self._best.add(numbers, keys, partners, np.arange(len(numbers)))
         elif self._how.has_pairs:
             for side in self._how.preserved:
                 self._remember(side, pairs)
@@ -159,10 +162,10 @@ class DecidingUnit:
         else:
             has_partner = np.zeros(len(numbers), np.bool_)
             left = decided.select(self._columns.payload[side])
-            for at, right in self._best.take(numbers):
-                has_partner[at] = True
-                for columns in pair_with_best(left, at, right):
-                    yield build_pairs(self._how, columns, len(columns[0]))
+            signs = decided.column(SIGNS[side]) if any(self._columns.signed) else None
+            for matches in pair_with_best(left, signs, mark_partners(self._best.take(numbers), has_partner)):
+                columns = [*matches.left.columns, *matches.right.columns]
+                yield build_pairs(self._how, columns, matches.left.num_rows, matches.signs)
         alone: Mask = ~has_partner
         self.counters.unmatched += int(np.count_nonzero(alone))
         chosen = np.flatnonzero(has_partner if self._how.loses_partners else alone)

@@ -3,7 +3,8 @@
     { (l, r) : l, r match, the rank of r among the partners of l by the value of the pair is at most k }
 
 The unit keeps the best partners of each undecided tuple (``best_partners``). Pairs leave it when their left
-tuple is decided.
+tuple is decided. So no change can reach them any more, and left tuples may be deleted until then. If right
+tuples may be deleted, the unit keeps all partners, and ranks those that are left when the tuple is decided.
 
 *Search.* The nearest partner is one of very many if the window is long. If partners can be searched in the
 order of their values (``thetastream.engine.store.ranked_run``), left tuples search and right tuples are
@@ -20,14 +21,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import Matches, RowFacts
-from thetastream.core.columns import RANKED, TUPLE
+from thetastream.core.blocks import Matches, RowFacts, concat
+from thetastream.core.cancellation import cancel
+from thetastream.core.columns import RANKED, SIGN, TUPLE
 from thetastream.core.condition import TIME
 from thetastream.core.how import How, PairRanking
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
-from thetastream.engine.answers.best_partners import BestPartners, BestState, pair_with_best
-from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, build_pairs
+from thetastream.engine.answers.best_partners import (
+    BestPartners,
+    BestState,
+    mark_partners,
+    pair_with_best,
+)
+from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, read_sign_column
 from thetastream.engine.clock import Clock
 from thetastream.engine.store.box import build_box, locate_key_column
 from thetastream.engine.store.chained_index import ChainedIndex
@@ -61,8 +68,12 @@ class NearestUnit(AnsweringUnit):
         super().__init__(join, how, slot, state.answers, store)
         self._ranking = ranking
         plan = self._spec.plans[Side.RIGHT]
-        self._ordered = ranking.ordered if self._spec.counts is None and can_search(plan) else None
-        self._best = BestPartners(ranking.k, state.best, store)
+        can_order = self._spec.counts is None and not self._signed[Side.RIGHT] and can_search(plan)
+        self._ordered = ranking.ordered if can_order else None
+        self._best = BestPartners(ranking.k, state.best, store, self._signed[Side.RIGHT])
+
+    def _counts_partners(self, side: Side) -> bool:
+        return False  # the partners are kept
 
     @property
     def state(self) -> Any:
@@ -136,7 +147,7 @@ class NearestUnit(AnsweringUnit):
         self.counters.matched += len(keys)
         numbers = left.column(TUPLE).to_numpy()[left_rows]
         self._open[Side.LEFT].close(numbers)
-        columns = self._spec.condition.sides[Side.RIGHT].columns
+        columns = [*self._spec.condition.sides[Side.RIGHT].columns, *[SIGN] * self._signed[Side.RIGHT]]
         self._best.add(numbers, keys, right.select(columns), right_rows)
 
     def _match(
@@ -155,11 +166,22 @@ class NearestUnit(AnsweringUnit):
     def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:
         """Yield the decided tuples: each with its nearest partners, or without a partner."""
         self._best.merge()
-        for batch, was_open in self._take_due(side, clock):
-            numbers = batch.column(TUPLE).to_numpy()
-            if was_open.any():
-                yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
+        batches = [batch for batch, _ in self._take_due(side, clock)]
+        if self._signed[side] and batches:
+            # Equal tuples have one event time, so they are decided together.
+            batches = [concat(batches)]
+        for batch in batches:
+            has_partner = np.zeros(batch.num_rows, dtype=np.bool_)
             left = batch.select(self._spec.condition.sides[side].columns)
-            for at, right in self._best.take(numbers):
-                for columns in pair_with_best(left, at, right):
-                    yield build_pairs(self._how, columns, len(columns[0]))
+            signs = read_sign_column(batch) if any(self._signed) else None
+            found = mark_partners(self._best.take(batch.column(TUPLE).to_numpy()), has_partner)
+            for matches in pair_with_best(left, signs, found):
+                yield self._answer_matched(matches)
+            alone = cancel(batch.take(np.flatnonzero(~has_partner)))
+            if alone.num_rows:
+                yield from self._answer_unmatched(side, alone)
+
+    def _drop_cancelled(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+        yield from super()._drop_cancelled(side, batch)
+        for _ in self._best.take(batch.column(TUPLE).to_numpy()):
+            pass  # They are forgotten.
