@@ -14,7 +14,7 @@ def make_entry(epoch: int = 3, **others: Any) -> dict[str, Any]:
         "watermark": "1970-01-01T00:00:01.000Z", "durations_ms": {"triggerExecution": 800, "addBatch": 500},
         "streams": streams, "received": 100, "received_bytes": 4_000, "candidates": 70, "matched": 7,
         "emitted_bytes": 900, "expired": 1, "held": 50, "state_bytes": 2_000, "mlv_bytes": 3_000,
-        "segments": 4, "late": 2, "shed": 0, "plan": None, "control": None,
+        "segments": 4, "busy_ms": 400, "late": 2, "shed": 0, "plan": None, "control": None,
         "units": [
             {"unit": 0, "received": 75, "held": 30, "state_bytes": 1_200},
             {"unit": 1, "received": 25, "held": 20, "state_bytes": 800},

@@ -39,6 +39,7 @@ def are_equal(a: Any, b: Any) -> Any:
 
 def list_calls(store: th.ParquetStore) -> list[Call]:
     """List calls that are right, or wrong in one argument only: what needs Spark gets None in its place."""
+    points = {"lat": "a.x", "lon": "a.y", "other_lat": "b.x", "other_lon": "b.y"}
     samples = {alias: pa.table({"x": [1, 2]}) for alias in "ab"}
     return [
         (th.Rows, {"n": 1}),
@@ -74,7 +75,8 @@ def list_calls(store: th.ParquetStore) -> list[Call]:
         (th.checkpoints.finish_epoch, {"results": None, "checkpoint": "nowhere", "sink": "out"}),
         (th.apply_changes, {"table": "table", "key": "id"}),
         (th.predicate, {"form": "plain", "a": ["x"]}),
-        (th.within_metres, {"lat": "a.x", "lon": "a.y", "other_lat": "b.x", "other_lon": "b.y", "metres": 9}),
+        (th.metres, points),
+        (th.within_metres, {**points, "metres": 9}),
         (th.measure_predicate, {"predicate": are_equal, "samples": samples}),
         (th.col, {"name": "a.x"}),
         (th.from_nanos, {"nanos": "nanos"}),

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.runtime.control.plan import decode_model
 from thetastream.runtime.observe.epoch_lines import is_written
+from thetastream.runtime.observe.health import list_findings
 
 State = Literal["running", "ended", "failed", "lost"]
 
@@ -45,6 +46,21 @@ class EpochSummary(BaseModel):
     held: int
     state_bytes: int
     lag_s: float | None
+    busy: float | None
+    """The share of the epoch in which the units joined, stored and expired tuples, on average."""
+
+
+class StreamSummary(BaseModel):
+    """The tuples that a stream brought in the epochs that are shown, and where it stands."""
+
+    timely: int = 0
+    late: int = 0
+    shed: int = 0
+    newest_us: int | None = None
+    watermark_us: int | None = None
+    """The watermark of this stream alone: its latest event time minus its delay."""
+    lag_s: float | None = None
+    """The lag in the last epoch in which it brought tuples."""
 
 
 class DrawnUnit(BaseModel):
@@ -81,7 +97,12 @@ class RunningJoin(BaseModel):
     shed_factor: float
     last: dict[str, Any]
     epochs: list[EpochSummary]
+    streams: dict[str, StreamSummary]
+    units: list[dict[str, Any]]
+    """The counters of each unit in the last epoch that brought tuples."""
     changes: list[Change]
+    findings: list[str]
+    """What a person should know about the join, such as skew, and what to do about it."""
 
 
 class RunningQuery(BaseModel):
@@ -186,13 +207,13 @@ class MetricsFile:
 
 def describe_query(name: str, state: State, lines: QueryLines, n_epochs: int) -> RunningQuery:
     """Describe a query with the last ``n_epochs`` epochs of each of its joins."""
-    joins = [_describe_join(join, list(epochs), n_epochs) for join, epochs in lines.joins.items()]
+    joins = [_describe_join(name, join, list(epochs), n_epochs) for join, epochs in lines.joins.items()]
     return RunningQuery(
         name=name, host=lines.host, state=state, ended=lines.ended, error=lines.error, joins=joins
     )
 
 
-def _describe_join(join: str, entries: Sequence[Entry], n_epochs: int) -> RunningJoin:
+def _describe_join(query: str, join: str, entries: Sequence[Entry], n_epochs: int) -> RunningJoin:
     last = entries[-1]
     control = last.get("control") or {}
     shown = entries[max(0, len(entries) - n_epochs) :]
@@ -203,7 +224,10 @@ def _describe_join(join: str, entries: Sequence[Entry], n_epochs: int) -> Runnin
         shed_factor=control.get("shed_factor", 0.0),
         last=last,
         epochs=[summarize_epoch(entry) for entry in shown],
+        streams=summarize_streams(shown),
+        units=next(filter(_has_tuples, reversed(entries)), last)["units"],
         changes=list(find_changes(entries)),
+        findings=list_findings(query, entries),
     )
 
 
@@ -224,7 +248,29 @@ def summarize_epoch(entry: Entry) -> EpochSummary:
         held=entry["held"],
         state_bytes=entry["state_bytes"],
         lag_s=max((stream["lag_s"] for stream in streams if stream["lag_s"] is not None), default=None),
+        busy=entry.get("busy_ms", 0) / (total * len(entry["units"])) if total and entry["units"] else None,
     )
+
+
+def _has_tuples(entry: Entry) -> bool:
+    return any(stream["timely"] + stream["late"] for stream in entry["streams"].values())
+
+
+def summarize_streams(entries: Iterable[Entry]) -> dict[str, StreamSummary]:
+    """Sum the tuples of each stream over epochs. An epoch without tuples changes nothing."""
+    found: dict[str, StreamSummary] = {}
+    for entry in entries:
+        for alias, brought in entry["streams"].items():
+            mine = found.setdefault(alias, StreamSummary())
+            for counter in ("timely", "late", "shed"):
+                setattr(mine, counter, getattr(mine, counter) + brought.get(counter, 0))
+            newest_us = brought["newest_us"]
+            if newest_us is not None:
+                mine.newest_us = newest_us if mine.newest_us is None else max(mine.newest_us, newest_us)
+                mine.lag_s = brought["lag_s"]
+                delay_us = brought.get("delay_us")
+                mine.watermark_us = None if delay_us is None else mine.newest_us - delay_us
+    return found
 
 
 def find_changes(entries: Iterable[Entry]) -> Iterator[Change]:

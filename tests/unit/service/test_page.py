@@ -69,7 +69,7 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         expect(matches).to_have_text("7")
         expect(page.locator(".state")).to_have_text("running")
         expect(page.get_by_role("img", name="Biclique(units=(1, 1)) with 2 units")).to_be_visible()
-        expect(page.get_by_role("img", name=re.compile("busiest unit received 1.50 times"))).to_be_visible()
+        expect(page.get_by_role("img", name=re.compile("unit 0 a received most, 1.50 times"))).to_be_visible()
         metrics.write("flights", make_entry(4, plan=PLAN, matched=12_345))
         expect(matches).to_have_text("12,345")
         expect(page.locator("[data-figure=Watermark]")).to_have_text("1970-01-01 00:00:01 UTC")
@@ -82,6 +82,15 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         expect(matches).to_have_text("12,345")
         expect(page.locator("[data-figure='Matches in 3 epochs']")).to_have_text("12,352")
         expect(page.locator("[data-figure='Tuples in 3 epochs']")).to_have_text("104")
+        expect(page.locator("[data-figure='Tuples/s']")).to_have_text("65")
+        expect(page.locator("[data-figure='Matches/s']")).to_have_text("15,431")
+        expect(page.locator("[data-figure='Epoch p50, p95, p99']")).to_have_text("0.80 s, 0.80 s, 0.80 s")
+        expect(page.locator("[data-figure='Units busy']")).to_have_text("25 %")
+        expect(page.locator("[data-figure='Last epoch']")).to_contain_text("ago")
+        # What a stream has brought before is not forgotten in an epoch in which it brings nothing.
+        expect(page.get_by_role("row", name=re.compile("^a 60 4 0 2.50 s"))).to_contain_text(
+            "1970-01-01 00:00:01.5"
+        )
         metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00"})
         expect(page.locator(".state")).to_have_text("ended")
         expect(page.locator(".card header")).to_contain_text("at 09:31:00 UTC")
@@ -101,18 +110,100 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         assert width <= PHONE["width"]
 
 
+def test_a_chart_shows_the_value_of_an_epoch(page: Any, metrics: MetricLines, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    for epoch, tuples in ((4, 10), (5, 20)):
+        streams = {"a": {"timely": tuples, "late": 0, "shed": 0, "newest_us": None, "lag_s": None}}
+        metrics.write("flights", make_entry(epoch, plan=PLAN, streams=streams))
+    with run_service({}, metrics=[tmp_path / "metrics.jsonl"]) as address:
+        page.goto(address)
+        chart = page.get_by_role("group", name="input in tuples per second; arrow keys choose an epoch")
+        chart.focus()
+        page.keyboard.press("ArrowLeft")
+        expect(chart.locator(".readout")).to_have_text("epoch 5, 09:30:00 UTC: 25")
+        page.keyboard.press("ArrowLeft")
+        expect(chart.locator(".readout")).to_have_text("epoch 4, 09:30:00 UTC: 13")
+        # A new epoch changes neither the focus nor the epoch that is chosen.
+        metrics.write("flights", make_entry(6, plan=PLAN))
+        expect(page.locator("[data-figure=Epoch]")).to_have_text("6")
+        expect(chart.locator(".readout")).to_have_text("epoch 4, 09:30:00 UTC: 13")
+        expect(chart).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(chart.locator(".readout")).to_have_text("")
+        box = chart.locator("svg").bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2 - 80, box["y"] + box["height"] / 2)
+        expect(chart.locator(".readout")).to_contain_text("epoch 4,")
+
+
+def test_findings_and_the_command_that_scales(page: Any, metrics: MetricLines, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    units = [{"unit": n, "received": 2_000 if n == 1 else 10, "held": 5, "state_bytes": 9} for n in range(4)]
+    model = {"name": "biclique", "units": [2, 2]}
+    control = {
+        "membership": [{"since": 0, "model": model, "slots": [0, 1, 2, 3]}],
+        "coming": None,
+        "leaving": {},
+        "outcomes": {},
+        "shed_factor": 0.0,
+    }
+    for epoch in range(4, 26):
+        metrics.write("flights", make_entry(epoch, units=units, control=control))
+    with run_service({}, metrics=[tmp_path / "metrics.jsonl"]) as address:
+        page.goto(address)
+        expect(page.locator(".finding")).to_contain_text("unit 1 of query flights received")
+        expect(page.get_by_text("thetastream scale CHECKPOINT --units 2,2")).to_be_visible()
+        expect(page.get_by_role("img", name=re.compile("unit 1 a received most, 3.94 times"))).to_be_visible()
+
+
+def test_pairs_and_answers_of_a_join_have_names(page: Any, metrics: MetricLines, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    second = {**PLAN, "words": {**PLAN["words"], "the units": "the second units"}}
+    metrics.write("flights", make_entry(3, plan=second, join="cd34"))
+    with run_service({}, metrics=[tmp_path / "metrics.jsonl"]) as address:
+        page.goto(address)
+        expect(
+            page.get_by_text("Pairs, before the part of the condition that Spark evaluates")
+        ).to_be_visible()
+        expect(page.get_by_text("Answers, from the pairs that pass the whole condition")).to_be_visible()
+        expect(page.locator("[data-figure=Pairs]")).to_have_text("7")
+        expect(page.locator("[data-figure=Matches]")).to_have_text("7")
+
+
+def test_a_question_in_sql_is_answered_by_a_table_and_a_plot(page: Any, store: ParquetStore) -> None:
+    from playwright.sync_api import expect
+
+    with run_service({"pairs": store}) as address:
+        page.goto(address)
+        box = page.get_by_label("Question to pairs in SQL")
+        form = page.locator("form.question")
+        box.fill("SELECT id, 2 * id AS twice FROM results ORDER BY id")
+        page.keyboard.press("Control+Enter")
+        expect(form.get_by_role("status")).to_contain_text("2 rows in")
+        expect(form.get_by_role("cell", name="4", exact=True)).to_be_visible()
+        expect(
+            form.get_by_role("img", name="2 results of the answer of pairs: twice over id")
+        ).to_be_visible()
+        box.fill("SELECT idd FROM results")
+        form.get_by_role("button", name="Ask").click()
+        expect(form.get_by_role("status")).to_contain_text("idd")
+        expect(form.get_by_role("cell")).to_have_count(0)
+
+
 def test_a_dropped_connection_comes_back(page: Any, metrics: MetricLines, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
     files = [tmp_path / "metrics.jsonl"]
     with run_service({}, metrics=files) as address:
         page.goto(address)
-        expect(page.get_by_role("status")).to_have_text("Connected, live")
+        expect(page.get_by_role("status")).to_have_text("Connected")
     expect(page.get_by_role("status")).to_contain_text("The page tries again.")
     expect(page.locator("[data-figure=Matches]")).to_have_text("7")
     metrics.write("flights", make_entry(4, matched=8))
     with run_service({}, port=int(address.rpartition(":")[2]), metrics=files):
-        expect(page.get_by_role("status")).to_have_text("Connected, live")
+        expect(page.get_by_role("status")).to_have_text("Connected")
         expect(page.locator("[data-figure=Matches]")).to_have_text("8")
 
 
@@ -122,17 +213,15 @@ def test_the_keyboard_chooses_two_columns_of_a_plot(page: Any, store: ParquetSto
     with run_service({"pairs": store}) as address:
         page.goto(address)
         across = page.get_by_label("Across")
-        expect(across).to_have_value("id")
+        expect(across).to_have_value("result_time")
+        expect(page.get_by_role("img", name="2 results of pairs: id over result_time")).to_be_visible()
         expect(page.locator(".dot")).to_have_count(2)
         across.focus()
-        page.keyboard.press("ArrowDown")
-        expect(across).to_have_value("result_time")
-        expect(
-            page.get_by_role("img", name="2 results of pairs: result_time over result_time")
-        ).to_be_visible()
+        page.keyboard.press("ArrowUp")
+        expect(across).to_have_value("id")
         add_epoch(store, 1, 7, 8, 9)
         expect(page.locator(".dot")).to_have_count(3)
-        expect(across).to_have_value("result_time")
+        expect(across).to_have_value("id")
         expect(across).to_be_focused()
 
 

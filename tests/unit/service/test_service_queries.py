@@ -16,7 +16,7 @@ from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.observe.epoch_lines import MetricLines
 from thetastream.service import running
-from thetastream.service.running import MetricsFile, find_changes
+from thetastream.service.running import MetricsFile, describe_query, find_changes
 
 ENDED = {"ended": "2026-01-05T09:31:00+00:00"}
 
@@ -131,6 +131,32 @@ def test_a_generation_that_takes_over_later_is_a_change() -> None:
     assert change.what == "Matrix(rows=3, columns=1) takes over later, on 3 units"
 
 
+def test_an_epoch_without_tuples_hides_nothing(path: Path) -> None:
+    brought = {
+        "timely": 30,
+        "late": 70,
+        "shed": 0,
+        "newest_us": 9_000_000,
+        "lag_s": 2.5,
+        "delay_us": 4_000_000,
+    }
+    nothing = {"timely": 0, "late": 0, "shed": 0, "newest_us": None, "lag_s": None, "delay_us": 4_000_000}
+    writer = MetricLines(path)
+    writer.write("q", make_entry(3, streams={"a": brought, "b": nothing}))
+    writer.write("q", make_entry(4, streams={"a": nothing, "b": nothing}, units=[]))
+    writer.close()
+    (lines,) = (lines for _, lines in MetricsFile(path).read().values())
+    (join,) = describe_query("q", "ended", lines, 10).joins
+    assert [unit["received"] for unit in join.units] == [75, 25]
+    assert [epoch.busy for epoch in join.epochs] == [0.25, None]
+    known = join.streams["a"]
+    assert (known.timely, known.late, known.lag_s) == (30, 70, 2.5)
+    assert (known.newest_us, known.watermark_us) == (9_000_000, 5_000_000)
+    assert join.streams["b"].watermark_us is None
+    (finding,) = join.findings
+    assert finding.startswith("70 of 100 tuples of stream 'a' of query q are late")
+
+
 def test_the_route_describes_queries(path: Path) -> None:
     writer = MetricLines(path)
     plan = {"model": {"name": "biclique", "units": [1, 1]}, "words": {"the condition": "a.x < b.x"}}
@@ -153,6 +179,7 @@ def test_the_route_describes_queries(path: Path) -> None:
     assert (epoch["tuples"], epoch["late"], epoch["matched"], epoch["lag_s"]) == (52, 2, 7, 2.5)
     assert (epoch["seconds"], epoch["phases_ms"]) == (0.8, {"addBatch": 500})
     assert join["last"]["units"][0]["received"] == 75
+    assert (epoch["busy"], join["units"], join["findings"]) == (0.25, join["last"]["units"], [])
     (join,) = scaled["joins"]
     assert [change["epoch"] for change in join["changes"]] == [8, 8, 8]
     assert "Biclique(units=(2, 1)" in join["changes"][0]["what"]

@@ -13,7 +13,7 @@ comes back. ``Watch`` warns at most once for each stream of each run.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
@@ -79,15 +79,25 @@ class Health:
         entry : mapping
             The counters of the epoch, as ``th.metrics`` describes them.
         """
-        epoch = _read(entry)
-        if epoch is None or not epoch.tuples:
+        if not self.add(entry):
             return []
-        self._epochs.append(epoch)
-        checks = self._find_skew, self._find_lag, self._find_state, self._find_short_epochs
-        found = dict(finding for check in checks for finding in check())
+        found = self.check()
         new = [text for name, text in found.items() if name not in self._present]
         self._present = set(found)
         return new
+
+    def add(self, entry: Mapping[str, Any]) -> bool:
+        """Remember the counters of an epoch. Return False for one without tuples, which says nothing."""
+        epoch = _read(entry)
+        if epoch is None or not epoch.tuples:
+            return False
+        self._epochs.append(epoch)
+        return True
+
+    def check(self) -> dict[str, str]:
+        """Return all present findings, by the name of each."""
+        checks = self._find_skew, self._find_lag, self._find_state, self._find_short_epochs
+        return dict(finding for check in checks for finding in check()) if self._epochs else {}
 
     @property
     def _recent(self) -> Sequence[_Epoch]:
@@ -254,6 +264,16 @@ class Watch:
             f"{f', while {others}' if others else ''}. Until the watermark moves, nothing expires and state "
             "grows"
         )
+
+
+def list_findings(query: str, entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """List what a person should know now about a join of a query, from its last epochs in order."""
+    health, watch, warned = Health(query), Watch(query), dict[str, None]()
+    for entry in entries:
+        health.add(entry)
+        for warning in watch.observe(entry["streams"], entry["watermark"]):
+            warned[str(warning)] = None
+    return [*health.check().values(), *warned]
 
 
 def _is_mostly_late(known: _Stream) -> bool:

@@ -8,12 +8,15 @@ export function keepToken(token) {
   sessionStorage.setItem(KEY, token);
 }
 
-export async function ask(path) {
+// Without a question, it is a GET. The service itself ends a statement that takes too long.
+export async function ask(path, question = null) {
   const token = sessionStorage.getItem(KEY);
   const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
-  const answer = await fetch(path, { headers, signal: AbortSignal.timeout(10000) });
+  const body = question === null ? {} : { method: "POST", body: JSON.stringify(question) };
+  if (question !== null) headers["Content-Type"] = "application/json";
+  const answer = await fetch(path, { headers, ...body, signal: AbortSignal.timeout(question === null ? 10000 : 60000) });
   if (answer.status === 401) throw new TokenNeeded();
-  const body = await answer.json();
-  if (!answer.ok) throw new Error(body.message ?? `the service answers ${answer.status}`);
-  return body;
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.message ?? `the service answers ${answer.status}`);
+  return found;
 }

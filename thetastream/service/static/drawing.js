@@ -6,7 +6,7 @@ import { formatCount } from "/page/format.js";
 
 const STEP = 50, RADIUS = 17, MARGIN = 22, MOST_UNITS = 60;
 
-export function drawGenerations(generations, last) {
+export function drawGenerations(generations, last, names) {
   if (generations.length === 0) {
     return html("p", { class: "quiet" },
       "The query runs with an earlier version of Thetastream, which does not report its plan.");
@@ -14,12 +14,12 @@ export function drawGenerations(generations, last) {
   const held = new Map(last.units.map((unit) => [unit.unit, unit.held]));
   const leaving = last.control === null || last.control === undefined ? {} : last.control.leaving;
   return html("div", {}, ...generations.map((one, n) => html("figure", {},
-    drawGeneration(one, held, leaving),
+    drawGeneration(one, held, leaving, names),
     html("figcaption", { class: "quiet" }, html("code", {}, one.model),
       n < generations.length - 1 ? " answers until its tuples have expired" : " stores new tuples"))));
 }
 
-function drawGeneration(generation, held, leaving) {
+function drawGeneration(generation, held, leaving, names) {
   const shown = generation.units.slice(0, MOST_UNITS);
   const x = (unit) => MARGIN + unit.column * STEP, y = (unit) => MARGIN + unit.row * STEP;
   const width = Math.max(...shown.map(x)) + MARGIN, height = Math.max(...shown.map(y)) + MARGIN;
@@ -31,7 +31,7 @@ function drawGeneration(generation, held, leaving) {
   const circles = shown.map((unit) => {
     const side = unit.role === left ? "unit" : "unit-right";
     const share = (held.get(unit.unit) ?? 0) / fullest;
-    const text = `unit ${unit.unit}: ${unit.role}; ${formatCount(held.get(unit.unit) ?? 0)} stored tuples`;
+    const text = `unit ${unit.unit}: ${names.get(unit.unit).role}; ${formatCount(held.get(unit.unit) ?? 0)} stored tuples`;
     return svg("g", {}, svg("title", {}, text),
       svg("circle", { class: `unit ${side} ${unit.unit in leaving ? "unit-leaving" : ""}`,
         cx: x(unit), cy: y(unit), r: RADIUS }),

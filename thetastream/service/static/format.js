@@ -40,6 +40,10 @@ export function formatWatermark(iso) {
   return iso === END ? "end of the input" : `${formatInstant(iso)} UTC`;
 }
 
+export function formatShare(share) {
+  return share === null ? "none" : `${(100 * share).toFixed(0)} %`;
+}
+
 export function formatTime(iso) {
   return iso ? `${new Date(iso).toISOString().slice(11, 19)} UTC` : "";
 }

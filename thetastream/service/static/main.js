@@ -19,7 +19,7 @@ async function refresh() {
     await stores.refresh();
     last = new Date().toISOString();
     pauseMs = PERIOD_MS;
-    say("connected", "Connected, live");
+    say("connected", "Connected");
   } catch (error) {
     if (error instanceof TokenNeeded) {
       askForToken();

@@ -4,12 +4,14 @@ import { listChanges } from "/page/changes.js";
 import { drawGenerations } from "/page/drawing.js";
 import { html, makePanel } from "/page/elements.js";
 import {
-  formatBytes, formatCount, formatEpochs, formatLag, formatSeconds, formatTime, formatWatermark,
+  formatBytes, formatCount, formatEpochs, formatLag, formatSeconds, formatShare, formatTime, formatWatermark,
 } from "/page/format.js";
 import { replaceAndKeepFocus } from "/page/keep_focus.js";
 import { drawLine } from "/page/line_chart.js";
 import { drawPhases } from "/page/phases.js";
+import { showCommand } from "/page/scaling.js";
 import { showStreams } from "/page/streams.js";
+import { nameUnits } from "/page/unit_names.js";
 import { drawUnits } from "/page/units.js";
 
 export function showQueries(place, queries) {
@@ -30,25 +32,40 @@ function showQuery(query) {
       html("span", { class: "state", "data-state": query.state }, words),
       html("span", { class: "quiet" }, when, query.host ? ` on ${query.host}` : "")),
     query.error === null ? null : html("p", { class: "bad" }, query.error),
-    ...query.joins.map((join) => showJoin(join, query.joins.length > 1)));
+    ...query.joins.map((join) => showJoin(join, query)));
 }
 
-function showJoin(join, isOneOfSeveral) {
-  const last = join.epochs.at(-1);
+// An outer, semi, anti or nearest join may have a part of its condition that Spark evaluates. Its pairs then pass second
+// units, which decide the tuples.
+const SECOND = "the units", CONDITION = "the condition";
+
+function nameJoin(join, query) {
+  if (SECOND in join.words) return { title: "Answers, from the pairs that pass the whole condition", matches: "Matches" };
+  const isFirst = query.joins.some((other) => SECOND in other.words && other.words[CONDITION] === join.words[CONDITION]);
+  if (isFirst) return { title: "Pairs, before the part of the condition that Spark evaluates", matches: "Pairs" };
+  return { title: query.joins.length > 1 ? `Join ${join.join}` : null, matches: "Matches" };
+}
+
+function showJoin(join, query) {
+  const last = join.epochs.at(-1), name = nameJoin(join, query);
+  const names = nameUnits(join.generations, join.streams);
+  const draw = (what, read, write) => drawLine(`${query.name}/${join.join}/${what}`, join.epochs, read, write, what);
   return html("div", {},
-    isOneOfSeveral ? html("h4", {}, `Join ${join.join}`) : null,
+    name.title === null ? null : html("h4", {}, name.title),
+    ...join.findings.map((text) => html("p", { class: "finding" }, text)),
     html("dl", { class: "words" }, ...Object.entries(join.words).flatMap(([name, text]) => [
       html("dt", {}, name.replace(/^the /, "")), html("dd", {}, html("code", {}, text))])),
-    showFigures(join, last),
+    showFigures(join, last, name.matches, query.state),
     html("div", { class: "panels of-join" },
-      makePanel("Throughput, tuples per second",
-        drawLine(join.epochs, computeRate, formatCount, "throughput in tuples per second")),
-      makePanel("Lag behind the clock", drawLine(join.epochs, (epoch) => epoch.lag_s, formatSeconds, "lag")),
-      makePanel("State", drawLine(join.epochs, (epoch) => epoch.state_bytes, formatBytes, "state in bytes")),
+      makePanel("Input, tuples per second", draw("input in tuples per second", computeRate, formatCount)),
+      makePanel(`Output, ${name.matches.toLowerCase()} per second`,
+        draw(`output in ${name.matches.toLowerCase()} per second`, computeOutput, formatCount)),
+      makePanel("Lag behind the clock", draw("lag", (epoch) => epoch.lag_s, formatSeconds)),
+      makePanel("State", draw("state in bytes", (epoch) => epoch.state_bytes, formatBytes)),
       makePanel("Time of an epoch by phase", drawPhases(join.epochs)),
-      makePanel("Load and state of each unit", drawUnits(join.last.units)),
-      makePanel("Plan: the units of the model", drawGenerations(join.generations, join.last)),
-      makePanel("Streams in the last epoch", showStreams(join.last.streams)),
+      makePanel("Load and state of each unit", drawUnits(join.units, names)),
+      makePanel("Plan: the units of the model", drawGenerations(join.generations, join.last, names), showCommand(join.last)),
+      makePanel(`Streams, in ${formatEpochs(join.epochs.length)}`, showStreams(join.streams)),
       makePanel("Changes while the query runs", listChanges(join))));
 }
 
@@ -56,16 +73,32 @@ function computeRate(epoch) {
   return epoch.tuples / Math.max(epoch.seconds, 0.001);
 }
 
-function showFigures(join, last) {
+function computeOutput(epoch) {
+  return epoch.matched / Math.max(epoch.seconds, 0.001);
+}
+
+// The value that a share of the values does not exceed.
+function findPercentile(values, share) {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.max(Math.ceil(share * sorted.length) - 1, 0)];
+}
+
+function showFigures(join, last, matches, state) {
   // Spark closes a run with an epoch without tuples, whose figures say nothing.
   const busy = join.epochs.findLast((epoch) => epoch.tuples > 0) ?? last;
   const counted = formatEpochs(join.epochs.length);
+  const seconds = join.epochs.filter((epoch) => epoch.tuples > 0 || epoch === busy).map((epoch) => epoch.seconds);
+  const percentiles = [0.5, 0.95, 0.99].map((share) => formatSeconds(findPercentile(seconds, share))).join(", ");
+  const endedS = last.began === null ? null : Date.parse(last.began) / 1000 + last.seconds;
+  const age = endedS === null ? "none" : `${formatSeconds(Math.max(Date.now() / 1000 - endedS, 0))} ago`;
   const total = (key) => formatCount(sum(join.epochs, key));
   const found = {
-    "Epoch": formatCount(last.epoch), "Tuples/s": formatCount(computeRate(busy)), "Epoch time": formatSeconds(busy.seconds),
-    "Lag": formatLag(busy.lag_s), "Watermark": formatWatermark(join.last.watermark), "Matches": formatCount(busy.matched),
+    "Epoch": formatCount(last.epoch), "Last epoch": state === "running" ? age : formatTime(last.began),
+    "Tuples/s": formatCount(computeRate(busy)), [`${matches}/s`]: formatCount(computeOutput(busy)),
+    "Epoch time": formatSeconds(busy.seconds), "Epoch p50, p95, p99": percentiles, "Units busy": formatShare(busy.busy),
+    "Lag": formatLag(busy.lag_s), "Watermark": formatWatermark(join.last.watermark), [matches]: formatCount(busy.matched),
     "Stored tuples": formatCount(last.held), "State": formatBytes(last.state_bytes),
-    [`Tuples in ${counted}`]: total("tuples"), [`Matches in ${counted}`]: total("matched"),
+    [`Tuples in ${counted}`]: total("tuples"), [`${matches} in ${counted}`]: total("matched"),
     [`Late in ${counted}`]: total("late"), [`Shed in ${counted}`]: total("shed"),
   };
   return html("dl", { class: "tiles" }, ...Object.entries(found).map(([name, text]) =>

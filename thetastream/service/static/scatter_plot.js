@@ -7,7 +7,9 @@ import { isTime, listPlottable, toNumber } from "/page/rows.js";
 const WIDTH = 400, HEIGHT = 220, LEFT = 6, BOTTOM = 190, TOP = 12, RIGHT = 394;
 
 export class ScatterPlot {
-  constructor(name) {
+  // `store` has the column of time and the keys, if the rows are those of a store.
+  constructor(name, store = { time: null, keys: [] }) {
+    this.store = store;
     this.across = html("select", {});
     this.up = html("select", {});
     this.place = html("div", {});
@@ -22,9 +24,17 @@ export class ScatterPlot {
   show(rows) {
     this.rows = rows;
     const names = listPlottable(rows);
-    offer(this.across, names, names[0]);
-    offer(this.up, names, names[1] ?? names[0]);
+    const [across, up] = this.choose(names);
+    offer(this.across, names, across);
+    offer(this.up, names, up);
     this.draw();
+  }
+
+  // A measure over time says more than one key over another.
+  choose(names) {
+    const across = names.includes(this.store.time) ? this.store.time : names[0];
+    const others = names.filter((name) => name !== across);
+    return [across, others.find((name) => !this.store.keys.includes(name)) ?? others[0] ?? across];
   }
 
   draw() {

@@ -3,6 +3,7 @@
 import { ask } from "/page/connection.js";
 import { html, makePanel } from "/page/elements.js";
 import { formatInstant } from "/page/format.js";
+import { Question } from "/page/question.js";
 import { flatten } from "/page/rows.js";
 import { ScatterPlot } from "/page/scatter_plot.js";
 import { makeTable } from "/page/table.js";
@@ -17,14 +18,16 @@ export class StoreCard {
     this.newest = html("span", { class: "quiet" });
     this.list = html("div", {});
     this.rows = html("div", {});
-    this.plot = new ScatterPlot(name);
+    this.plot = new ScatterPlot(name, store);
+    this.question = new Question(name);
     const keys = store.keys.length ? `, looked up by ${store.keys.join(", ")}` : "";
     this.element = html("article", { class: "card", "aria-label": `Store ${name}` },
       html("header", {}, html("h3", {}, name), html("span", { class: "quiet" }, `${store.kind}${keys}`), this.newest),
       html("div", { class: "panels" },
         makePanel("Snapshots", this.list),
         makePanel("Two columns of the latest snapshot", this.plot.element)),
-      makePanel("Latest results", this.rows));
+      makePanel("Latest results", this.rows),
+      makePanel("Ask in SQL: the table is called results", this.question.element));
   }
 
   async refresh() {
