@@ -15,7 +15,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
 
+import thetastream as th
 from tests.support.checkpoints import write_checkpoint
 from tests.support.file_streams import FILES, find_pairs, write_file
 from tests.support.maven import fetch_jars
@@ -26,6 +28,9 @@ from thetastream.core.folder import Folder
 from thetastream.core.identity import Part
 from thetastream.results.version_log import write_once
 from thetastream.runtime.mailbox.files import Mailbox, Row, rows
+from thetastream.runtime.table_runs import StagedTable, TableFolder
+from thetastream.runtime.table_versions import NEW, EpochVersion, Version
+from thetastream.runtime.task_facts import TaskFacts
 from thetastream.spark.sources.mailbox import MailboxReader
 
 JARS = Path(__file__).parents[2] / "out" / "s3"
@@ -154,3 +159,50 @@ def test_one_of_several_writers_of_a_commit_wins(store: ObjectStore) -> None:
     for version, winners in enumerate(rounds):
         assert folder.read(f"{version}.json") == b"%d" % winners.index(True)
     assert set(folder.list_files()) == {f"{version}.json" for version in range(20)}
+
+
+def test_a_table_is_staged_in_the_store_and_each_epoch_has_one_version(
+    store: ObjectStore, spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = TableFolder(store.uri("raced"), str(tmp_path / "host"))
+    versions = folder.open_versions("t")
+    staged = [versions.add(Version(NEW, (), n, 0, 0.0)) for n in range(8)]
+
+    def decide(version: Version) -> EpochVersion:
+        task = TaskFacts("query", 5)
+        return folder.choose_version(task, "join", "t", StagedTable(version, "t", None))
+
+    (chosen,) = {decide(version) for version in staged}
+    assert folder.list_epochs("query") == [(5, chosen)]
+    # A query beside a table that changes, with a mailbox and a host that has no copy of a run.
+    rows, numbers = tmp_path / "rows", tmp_path / "numbers"
+    numbers.mkdir()
+    stream = spark.readStream.schema("x BIGINT").option("maxFilesPerTrigger", 1).csv(str(numbers))
+    table, found = th.Table(rows, keep=1), list[tuple[int, int, int]]()
+
+    def write(n: int) -> None:
+        spark.range(n).selectExpr("id * 10 AS low", "id * 10 + 5 AS high").write.mode("overwrite").parquet(
+            str(rows)
+        )
+        (numbers / f"{n}.csv").write_text("".join(f"{x}\n" for x in range(50)))
+
+    def collect(batch: DataFrame, epoch: int) -> None:
+        found.extend((epoch, *row) for row in batch.collect())
+
+    write(2)
+    inputs = {"a": stream, "t": table}
+    on, mailbox = "a.x >= t.low AND a.x < t.high", store.uri("tables")
+    options = {"mailbox": mailbox, "cache_folder": str(tmp_path / "cache")}
+    pairs = th.join(inputs, on, **options).select("a.x", "t.low")
+    for n in (3, 4):
+        query = pairs.writeStream.foreachBatch(collect).trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+        write(n)
+        assert th.stage(table)[0]["version"] == n - 1
+        for path in (tmp_path / "cache").rglob("*"):
+            if path.is_file():
+                path.unlink()
+    expected = [
+        (epoch, x, x // 10 * 10) for epoch in (0, 1) for x in range(50) if x % 10 < 5 and x < 20 + 10 * epoch
+    ]
+    assert sorted(found) == expected

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from thetastream.runtime.table_versions import Version
 from thetastream.spark.tables import stage
 from thetastream.spark.tables.stage import stage_rows
 
@@ -278,8 +279,8 @@ def test_several_tables_and_joined_streams_follow_changes_too(
 def test_a_table_without_an_index_is_refused(stream: Stream, ranges: Ranges, tmp_path: Path) -> None:
     table = th.Table(ranges.path, every="1 minute")
     inputs = {"a": stream.frame, "t": table}
-    with pytest.raises(th.QueryError, match=r"\[TABLE_FOLDER\].*on HDFS only; give mailbox="):
-        th.plan(inputs, ON, mailbox="s3://bucket/mail")
+    with pytest.raises(th.QueryError, match=r"\[TABLE_FOLDER\].*on s3:// only; give mailbox="):
+        th.plan(inputs, ON, mailbox="gs://bucket/mail")
     with pytest.raises(th.QueryError, match=r'\[TABLE_INDEX\].*model="spark" asks for it'):
         th.plan(inputs, ON, model="spark")
     on = f"{ON} AND coalesce(t.name, string(a.x)) <> 'n3'"
@@ -293,9 +294,10 @@ def test_a_table_without_an_index_is_refused(stream: Stream, ranges: Ranges, tmp
 
 
 @pytest.mark.parametrize("on", [ON, f"{ON} AND a.x = t.k"])
-def test_the_runs_of_a_large_table_do_not_overlap(
+def test_a_large_table_is_cut_by_ranges_that_stay(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
 ) -> None:
+    """The runs of a version do not overlap, and a new version writes the range that has changed only."""
     rows = stream.frame.sparkSession.range(0, 1000, 1, 4).selectExpr("id % 10 AS k", "id * 37 % 1000 AS low")
     rows = rows.selectExpr("k", "low", "low + 5 AS high")
     table = th.Table(rows)
@@ -304,19 +306,30 @@ def test_the_runs_of_a_large_table_do_not_overlap(
     plan = staging.flow.lookup.plan
     place = (*plan.access.group, *plan.access.ranges)[0]
 
-    def stage_and_find_spans() -> list[tuple[int, int]]:
-        version = stage_rows(staging.flow, rows, staging.folder)
+    def find_spans(version: Version) -> list[tuple[int, int]]:
         runs = staging.folder.open(version, plan, pa.schema([])).runs
         assert sum(run.n_rows for run in runs) == 1000
         return sorted((int(run.rows[:, place].min()), int(run.rows[:, place].max())) for run in runs)
 
-    whole = stage_and_find_spans()
+    def stage_version(frame: DataFrame, before: Version | None = None) -> Version:
+        return stage_rows(staging.flow, frame, staging.folder, before)
+
+    whole = find_spans(stage_version(rows))
     assert len(whole) > 1
     assert all(later[0] < earlier[1] for earlier, later in pairwise(whole))
     monkeypatch.setattr(stage, "CUT_BYTES", 0)
-    cut = stage_and_find_spans()
-    assert len(cut) > 1
+    monkeypatch.setattr(stage, "RANGE_BYTES", 2000)
+    first = stage_version(rows)
+    cut = find_spans(first)
+    assert len(cut) > 4
     assert all(later[0] > earlier[1] for earlier, later in pairwise(cut))
+    moved = rows.withColumn("high", (rows.high + (rows.low < 10).cast("int")).alias("high"))
+    second = stage_version(moved.repartition(3), first)
+    assert find_spans(second) == cut
+    n_changed = 1 if on == ON else len(first.runs)
+    assert len(set(second.runs) - set(first.runs)) == n_changed
+    assert second.cuts == first.cuts
+    assert stage_version(rows, second).runs != second.runs
 
 
 def test_an_explanation_stages_nothing(stream: Stream, ranges: Ranges, tmp_path: Path) -> None:

@@ -101,4 +101,4 @@ def make_not_atomic(root: str, why: str) -> QueryError:
     what = (
         f"only one of several writers of a commit must succeed, and {hide_secrets(root)} cannot ensure that"
     )
-    return QueryError("NO_ATOMIC_COMMIT", f"{what}: {why}. Put the store on s3://, on hdfs://, or on a disk")
+    return QueryError("NO_ATOMIC_COMMIT", f"{what}: {why}. Use a folder on s3://, on hdfs://, or on a disk")

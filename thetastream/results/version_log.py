@@ -281,7 +281,7 @@ def connect(root: str, region: str) -> S3Commits:
         import boto3
         from botocore.config import Config
     except ImportError as error:
-        what = f"a store on s3:// needs boto3 for its commits, and {error.name} is missing: {INSTALL}"
+        what = f"a folder on s3:// needs boto3 for its commits, and {error.name} is missing: {INSTALL}"
         raise QueryError("MISSING_PACKAGE", what) from None
     parts = urlsplit(root)
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}

@@ -1,20 +1,22 @@
 """The staged rows of tables: files of runs in a folder, and the step that looks tuples up in them.
 
-    runs/<name>               a run of the index, as the cached file of a segment
+    runs/<digest>-<name>      a run of the index, as the cached file of a segment
     epochs/<join>/of-<run>    which table the join reads while the query runs once
 
-A version of a table is the set of its runs (``thetastream.runtime.table_versions``). Only workers read and
-write these files: on Spark Connect, the client may be on another machine.
+A version of a table is the set of its runs (``thetastream.runtime.table_versions``). A run has the digest of
+its rows in its name, so a version takes the runs of the one before whose rows have not changed. Only workers
+read and write these files: on Spark Connect, the client may be on another machine.
 
 Two joins of a query that are alike have one name. They share the version that is written down, so they must
 read one table.
 """
 
 import contextlib
+import fcntl
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain
@@ -28,16 +30,23 @@ from thetastream.core.blocks import drop_fillers, gather
 from thetastream.core.columns import HASH
 from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder, hide_secrets, is_uri, make_private
+from thetastream.core.keys import Int64s
 from thetastream.engine.counters import Counters
 from thetastream.engine.lookup import PROBES_AT_ONCE, Lookup, TableRuns
 from thetastream.engine.store.box import IndexPlan
-from thetastream.engine.store.run import build
+from thetastream.engine.store.run import Run, build
 from thetastream.lowering.physical import SidePlan
 from thetastream.runtime.emit import build_counters_batch, count_emitted, gather_batches
 from thetastream.runtime.flow import Output
 from thetastream.runtime.state import segment_cache
 from thetastream.runtime.state.segment_cache import choose_cache_root
-from thetastream.runtime.table_versions import EpochVersion, EpochVersions, TableVersions, Version
+from thetastream.runtime.table_versions import (
+    EpochVersion,
+    EpochVersions,
+    SharedFolder,
+    TableVersions,
+    Version,
+)
 from thetastream.runtime.task_facts import ReadTask, TaskFacts
 
 Batches = Iterable[pa.RecordBatch]
@@ -53,7 +62,7 @@ FOLDER = "tables"
 STAGED = pa.schema(
     [("run", pa.string()), ("n_rows", pa.int64()), ("nbytes", pa.int64()), ("content", pa.int64())]
 )
-"""What a task returns for each run that it has written. ``content`` is the sum of the hashes of the rows."""
+"""What a task returns for each run of its rows. ``content`` is the sum of the hashes of the rows."""
 
 
 @dataclass(frozen=True)
@@ -107,40 +116,53 @@ class TableFolder:
     """The folder on each host for copies of runs; None means Spark's local directory."""
 
     def make_staging_step(
-        self, plan: IndexPlan, read_task: ReadTask
+        self, plan: IndexPlan, read_task: ReadTask, before: Collection[str] = ()
     ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
         """Make the step that writes rows of a table as runs, and returns a row for each run.
 
-        Rows may have a hash in the column ``HASH``.
+        Rows may have a hash in the column ``HASH``. ``before`` has the runs of the version before, which are
+        not written again if they have the same rows.
         """
+        known = {name.partition("-")[0]: name for name in before if "-" in name}
 
         def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
             make_private(self._folder_of_host)
             if read_task().partition == 0:
                 self.sweep()
             for block in gather(map(drop_fillers, batches), RUN_ROWS, RUN_BYTES, RUN_BYTES):
-                yield self._write_run(plan, block)
+                yield self._stage_run(plan, block, known)
                 del block
             # Arrow keeps the memory of the largest run for later, and Spark keeps the worker.
             pa.default_memory_pool().release_unused()
 
         return stage
 
-    def _write_run(self, plan: IndexPlan, block: pa.RecordBatch) -> pa.RecordBatch:
-        """Write rows of a table as a run, and describe it in a row."""
-        rows, content = _cut_hashes(block)
-        run = build(plan, rows)
-        path = self._folder_of_host / uuid.uuid4().hex
-        segment_cache.save(path, run, plan)
+    def _stage_run(self, plan: IndexPlan, block: pa.RecordBatch, known: Mapping[str, str]) -> pa.RecordBatch:
+        """Find the run of some rows of a table, or write it, and describe it in a row.
+
+        ``known`` has runs by the digest of their rows.
+        """
+        rows, hashes = _cut_hashes(block)
+        name, content = uuid.uuid4().hex, None
+        if hashes is not None:
+            digest = blake2b(np.sort(hashes).tobytes(), digest_size=16).hexdigest()
+            name, content = f"{digest}-{name[:8]}", int(hashes.sum())
+            name = known.get(digest, name)
+        runs = self._open_folder("runs")
+        if not _mark_used(runs, name):
+            self._write_run(plan, rows, runs, name)
+        nbytes = runs.filesystem.get_file_info(runs.locate(name)).size
+        found = {"run": name, "n_rows": rows.num_rows, "nbytes": nbytes, "content": content}
+        return pa.RecordBatch.from_pylist([found], schema=STAGED)
+
+    def _write_run(self, plan: IndexPlan, rows: pa.RecordBatch, runs: Folder, name: str) -> None:
+        path = self._folder_of_host / name
+        segment_cache.save(path, build(plan, rows), plan)
         if not path.exists():
             what = f"the rows of a table must be staged in {path.parent}, and its disk refuses them"
             raise StateError("TABLE_FOLDER", f"{what}; make room there, or name another mailbox=")
         if is_uri(self.root):
-            self._open_folder("runs").write(path.name, path.read_bytes())
-        return pa.RecordBatch.from_pylist(
-            [{"run": path.name, "n_rows": run.n_rows, "nbytes": run.nbytes, "content": content}],
-            schema=STAGED,
-        )
+            runs.write(name, path.read_bytes())
 
     def open_versions(self, name: str) -> TableVersions:
         """Open the versions of a table."""
@@ -181,7 +203,7 @@ class TableFolder:
                 what = f"Spark does not tell the epoch that reads table {alias!r}, which every= follows"
                 hint = "leave every= out, or write with another sink than foreachBatch on Spark Connect"
                 raise StateError("EPOCH_UNKNOWN", f"{what}: two tasks could read two versions; {hint}")
-            self._use(own.version)
+            self._refuse_missing(own.version)
             return EpochVersion(alias, own.version, own.version.staged_s)
         folder = self._open_folder(f"epochs/{task.query}-{join}")
         if task.run is not None:
@@ -191,7 +213,7 @@ class TableFolder:
         if found is None:
             chosen = self._find_newest(alias, own)
             _refuse_stale(chosen, own)
-            self._use(chosen.version)
+            self._refuse_missing(chosen.version)
             found = epochs.decide(task.epoch, chosen)
         return found
 
@@ -204,32 +226,33 @@ class TableFolder:
         refused = None if check.refused is None else check.refused.condition
         return EpochVersion(alias, version, max(version.staged_s, check.fresh_s), refused)
 
-    def _use(self, version: Version) -> None:
-        """Mark the runs of a version as used now, so that no sweep removes them."""
-        runs = self._open_folder("runs")
-        for name in version.runs:
-            if not runs.exists(name):
-                what = f"staged rows of a table are not in {hide_secrets(self.root)} any more ({version})"
-                hint = "make the DataFrame of the join again, which stages the table again"
-                raise StateError("TABLE_MISSING", f"{what}; {hint}")
-            if isinstance(runs.filesystem, fs.LocalFileSystem):
-                os.utime(runs.locate(name))
+    def _refuse_missing(self, version: Version) -> None:
+        if not self.has_runs(version):
+            what = f"staged rows of a table are not in {hide_secrets(self.root)} any more ({version})"
+            hint = "make the DataFrame of the join again, which stages the table again"
+            raise StateError("TABLE_MISSING", f"{what}; {hint}")
 
     def has_runs(self, version: Version) -> bool:
-        """Whether all runs of a version are there."""
+        """Whether all runs of a version are there. They are marked as used, so that no sweep removes them."""
         runs = self._open_folder("runs")
-        return all(map(runs.exists, version.runs))
+        if runs.is_object_store and version.runs:
+            return set(version.runs) <= runs.list_files().keys()
+        return all(_mark_used(runs, name) for name in version.runs)
 
-    def open(self, version: Version, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
-        """Map the runs of a version.
+    def open(
+        self, version: Version, plan: IndexPlan, payload: pa.Schema, opened: Mapping[str, Run] | None = None
+    ) -> TableRuns:
+        """Map the runs of a version, except those that are open already.
 
         Raises
         ------
         StateError
             TABLE_MISSING if a run is not there any more, or is damaged.
         """
+        known = opened or {}
         try:
-            return TableRuns([segment_cache.load(self._fetch(name), plan) for name in version.runs], payload)
+            runs = [known.get(name) or self._load(name, plan) for name in version.runs]
+            return TableRuns(runs, payload)
         except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             what = f"an epoch reads {version} of a table, which is not in {hide_secrets(self.root)} any more"
             hint = "restore the folder, or start the query with a new checkpoint"
@@ -238,15 +261,16 @@ class TableFolder:
     def drop_replaced(self, name: str, keep: int) -> None:
         """Remove versions of a table that newer ones have replaced, and their runs.
 
-        The newest ``keep`` versions stay, and so do the runs that an epoch reads which Spark may run again.
+        The newest ``keep`` versions stay, and so do their runs, and those that an epoch reads which Spark may
+        run again.
         """
         versions = self.open_versions(name)
         replaced = versions.list_replaced(keep, time.time())
+        for version in replaced:
+            versions.remove(version)
         if replaced:
-            needed = self._list_repeated()
-            for version in replaced:
-                versions.remove(version)
-                self.remove_runs(set(version.runs) - needed)
+            runs = {run for version in replaced for run in version.runs}
+            self.remove_runs(runs - versions.list_runs() - self._list_repeated())
 
     def remove_runs(self, names: Collection[str]) -> None:
         """Remove runs. Another program may remove them too."""
@@ -265,10 +289,7 @@ class TableFolder:
         for table in versions.list_files():
             changed_ns = [times[0] for times in versions.list_files(table).values()]
             if time.time() - max(changed_ns, default=0) / 1e9 <= KEPT_S:
-                one = self.open_versions(table)
-                for number in one.list_numbers():
-                    with contextlib.suppress(FileNotFoundError):
-                        needed.update(one.read(number).runs)
+                needed |= self.open_versions(table).list_runs()
         files = self._open_folder("runs").list_files()
         old = {name for name, (last_ns, _) in files.items() if time.time() - last_ns / 1e9 > KEPT_S}
         self.remove_runs(old - needed)
@@ -286,27 +307,55 @@ class TableFolder:
         """The folder in which this host maps runs."""
         return choose_cache_root(self.cache_folder) if is_uri(self.root) else Path(self.root, FOLDER, "runs")
 
+    def _load(self, name: str, plan: IndexPlan) -> Run:
+        """Map a run on this host, or read it if the disk of this host has no room for a copy."""
+        try:
+            path = self._fetch(name)
+        except OSError as error:
+            data = self._open_folder("runs").read(name)
+            segment_cache.warn_of_cache(self._folder_of_host, error)
+            return segment_cache.read_copy(self._folder_of_host / name, data, plan)
+        return segment_cache.load(path, plan)
+
     def _fetch(self, name: str) -> Path:
-        """Copy a run to this host, unless it is there."""
+        """Copy a run to this host, unless it is there. Other workers of the host wait for the copy."""
         path = self._folder_of_host / name
         if is_uri(self.root) and not path.exists():
-            cached = Folder(str(path.parent), "")
-            cached.make(is_private=True)
-            cached.write(name, self._open_folder("runs").read(name))
+            make_private(path.parent)
+            with _lock(path):
+                if not path.exists():
+                    Folder(str(path.parent), "").write(name, self._open_folder("runs").read(name))
         return path
 
-    def _open_folder(self, name: str) -> Folder:
-        folder = Folder(self.root, f"{FOLDER}/{name}")
-        folder.make(is_private=True)
+    def _open_folder(self, name: str) -> SharedFolder:
+        folder = SharedFolder(self.root, f"{FOLDER}/{name}")
+        if not folder.is_object_store:
+            folder.make(is_private=True)
         return folder
 
 
-def _cut_hashes(block: pa.RecordBatch) -> tuple[pa.RecordBatch, int | None]:
-    """Cut the column of hashes off; return the rows, and the sum of the hashes modulo 2**64."""
+def _mark_used(runs: Folder, name: str) -> bool:
+    """Mark a run as used now, where the file system can. Return whether it is there."""
+    is_there = runs.exists(name)
+    if is_there and isinstance(runs.filesystem, fs.LocalFileSystem):
+        os.utime(runs.locate(name))
+    return is_there
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Wait until no other worker of this host holds the lock of a file."""
+    with path.with_name(f".{path.name}.lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _cut_hashes(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
+    """Cut the column of hashes off; return the rows, and their hashes."""
     if HASH not in block.schema.names:
         return block, None
     hashes = block.column(HASH).to_numpy(zero_copy_only=False)
-    return block.drop_columns([HASH]), int(hashes.astype(np.int64).sum())
+    return block.drop_columns([HASH]), hashes.astype(np.int64)
 
 
 def _refuse_stale(chosen: EpochVersion, own: StagedTable) -> None:
@@ -357,10 +406,19 @@ or read a newer one."""
 
 
 def _open(folder: TableFolder, version: Version, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
-    key, now = (version.runs, segment_cache.describe_layout(plan), payload), time.monotonic()
+    layout, now = segment_cache.describe_layout(plan), time.monotonic()
+    key = version.runs, layout, payload
     for other in [one for one, (read_s, _) in _OPENED.items() if one != key and now - read_s > _OPEN_S]:
         del _OPENED[other]
-    runs = _OPENED[key][1] if key in _OPENED else folder.open(version, plan, payload)
+    if key not in _OPENED:
+        opened = {
+            name: run
+            for (names, *others), (_, runs) in _OPENED.items()
+            if others == [layout, payload]
+            for name, run in zip(names, runs.runs, strict=True)
+        }
+        _OPENED[key] = now, folder.open(version, plan, payload, opened)
+    runs = _OPENED[key][1]
     _OPENED[key] = now, runs
     return runs
 

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from thetastream.core.folder import Folder
 from thetastream.core.records import decode, encode
+from thetastream.results.version_log import connect
 
 KEPT_EPOCHS = 64
 """The number of epochs whose versions are known."""
@@ -43,6 +44,9 @@ class Version:
     """When it was staged, in seconds since 1970."""
     content: str | None = None
     """Two versions with the same text have the same rows. None if Spark cannot hash the rows."""
+    cuts: tuple[str, ...] = ()
+    """The values of the first key at which its rows are cut into ranges, in ascending order, as Spark writes
+    them. Empty if its rows are not cut."""
 
     def __str__(self) -> str:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.staged_s))
@@ -85,16 +89,52 @@ class EpochVersion:
     """The name of the error for which a later version was refused."""
 
 
+class SharedFolder(Folder):
+    """A folder in which one of several writers of a new file succeeds, also on an object store.
+
+    Parameters
+    ----------
+    root : str
+        Path or URI, the same for the driver and all workers.
+    name : str
+        Path of the folder inside ``root``.
+    """
+
+    def __init__(self, root: str, name: str) -> None:
+        super().__init__(root, name)
+        self._root = root
+
+    @property
+    def is_object_store(self) -> bool:
+        """Whether it has no folders, and a list of files costs less than to ask for a few of them."""
+        return bool(self.filesystem.type_name == "s3")
+
+    def write_new(self, name: str, data: bytes) -> bool:
+        """Write a file unless there is one of this name, and return whether it was written.
+
+        Raises
+        ------
+        QueryError
+            NO_ATOMIC_COMMIT or MISSING_PACKAGE.
+        StoreError
+            STORE_UNREACHABLE.
+        """
+        if self.is_object_store:
+            store = connect(self._root, self.filesystem.region)
+            return store.write_new(self.locate(name), data)
+        return super().write_new(name, data)
+
+
 class TableVersions:
     """The versions of one table.
 
     Parameters
     ----------
-    folder : Folder
+    folder : SharedFolder
         The folder ``staged/<table>``.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: SharedFolder) -> None:
         self._folder = folder
 
     def list_numbers(self) -> list[int]:
@@ -109,6 +149,15 @@ class TableVersions:
     def read(self, number: int) -> Version:
         """Read a version."""
         return decode(Version, json.loads(self._folder.read(str(number))))
+
+    def list_runs(self) -> set[str]:
+        """List the runs of all versions."""
+        runs: set[str] = set()
+        for number in self.list_numbers():
+            # Another program may remove a version meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                runs.update(self.read(number).runs)
+        return runs
 
     def add(self, version: Version) -> Version:
         """Add a version behind the newest one, and return it with its number.
@@ -157,11 +206,11 @@ class EpochVersions:
 
     Parameters
     ----------
-    folder : Folder
+    folder : SharedFolder
         The folder ``epochs/<join>``.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: SharedFolder) -> None:
         self._folder = folder
 
     def list_epochs(self) -> list[int]:

@@ -1,5 +1,6 @@
 """Each epoch reads one version of a table, also if it runs again with another version at hand."""
 
+import errno
 import json
 import os
 import time
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.engine.test_lookup import TABLE, make_block, plan
+from thetastream.core.columns import HASH
 from thetastream.core.errors import SessionError, StateError
+from thetastream.core.folder import Folder
 from thetastream.core.sides import Side
 from thetastream.engine.lookup import TableRuns
 from thetastream.runtime import table_runs
@@ -225,6 +228,102 @@ def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> No
         if "://" in folder.root:
             (folder._folder_of_host / name).unlink()
     table_runs.segment_cache._KEPT.clear()
+    with pytest.raises(StateError, match="TABLE_MISSING"):
+        folder.open(version, FLOW.lookup.plan, PAYLOAD)
+
+
+def stage_hashed(folder: TableFolder, parts: list[list[tuple[int, int, int]]], before: Version) -> Version:
+    """Stage the rows of each part as a run, unless the version before has a run of these rows."""
+    step = folder.make_staging_step(FLOW.lookup.plan, TaskFacts, before.runs)
+    found = []
+    for part in parts:
+        block = make_block(SIDE, part, True)
+        found += list(step([block.append_column(HASH, pa.array([hash(row) for row in part], pa.int64()))]))
+    rows = pa.Table.from_batches(found).to_pylist()
+    names = tuple(sorted(row["run"] for row in rows))
+    content = str(sum(row["content"] for row in rows))
+    return Version(NEW, names, 0, sum(row["nbytes"] for row in rows), time.time(), content)
+
+
+def test_a_version_takes_the_runs_whose_rows_have_not_changed(folder: TableFolder) -> None:
+    parts, versions = [TABLE[:9], TABLE[9:20], TABLE[20:]], folder.open_versions("prices")
+    first = versions.add(stage_hashed(folder, parts, Version(NEW, (), 0, 0, 0.0)))
+    written = {name: path.stat().st_ino for name, path in list_shared(folder, "runs").items()}
+    shuffled = [parts[0][::-1], [*parts[1][:-1], (19, 0, 0)], parts[2]]
+    second = versions.add(stage_hashed(folder, shuffled, first))
+    (new,) = set(second.runs) - set(first.runs)
+    assert len(second.runs) == len(first.runs) == 3
+    found = {name: path.stat().st_ino for name, path in list_shared(folder, "runs").items()}
+    assert found == {**written, new: found[new]}
+    assert second.content != first.content
+    opened = folder.open(second, FLOW.lookup.plan, PAYLOAD)
+    ids = pa.concat_arrays([run.payload.column(PAYLOAD.names[0]) for run in opened.runs]).to_pylist()
+    assert sorted(ids) == [row[0] for row in TABLE]
+    # Runs that a later version has too stay when the version before goes.
+    for number in ("1", "2"):
+        path = list_shared(folder, "staged/prices")[number]
+        path.write_text(json.dumps({**json.loads(path.read_text()), "staged_s": 1.0}))
+    folder.drop_replaced("prices", keep=1)
+    assert set(list_shared(folder, "runs")) == set(second.runs)
+    # A run that another program has removed is written again.
+    list_shared(folder, "runs")[new].unlink()
+    third = stage_hashed(folder, shuffled, second)
+    assert third.runs == second.runs
+    assert folder.has_runs(third)
+
+
+def test_a_worker_opens_the_runs_of_a_new_version_only(
+    folder: TableFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_runs, "_OPENED", {})
+    first = stage_hashed(folder, [TABLE[:9], TABLE[9:]], Version(NEW, (), 0, 0, 0.0))
+    second = stage_hashed(folder, [TABLE[:9], TABLE[9:20]], first)
+    runs_of = [
+        dict(zip(one.runs, table_runs._open(folder, one, FLOW.lookup.plan, PAYLOAD).runs, strict=True))
+        for one in (first, second)
+    ]
+    (name,) = runs_of[0].keys() & runs_of[1].keys()
+    assert runs_of[0][name] is runs_of[1][name]
+
+
+def test_one_worker_of_a_host_copies_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, copied = TableFolder((tmp_path / "shared").as_uri(), str(tmp_path / "host")), list[str]()
+    (name, _) = stage(folder, TABLE).version.runs
+    (folder._folder_of_host / name).unlink()
+    write = Folder.write
+
+    def count_and_write(self: Folder, name: str, *more: Any, **options: Any) -> None:
+        copied.append(name)
+        write(self, name, *more, **options)
+
+    monkeypatch.setattr(Folder, "write", count_and_write)
+    with ThreadPoolExecutor(8) as pool:
+        (path,) = set(pool.map(lambda _: folder._fetch(name), range(8)))
+    assert copied == [name]
+    assert path.read_bytes() == list_shared(folder, "runs")[name].read_bytes()
+
+
+def test_a_host_whose_disk_is_full_reads_the_shared_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = TableFolder((tmp_path / "shared").as_uri(), str(tmp_path / "host"))
+    version = stage(folder, TABLE).version
+    names = {path.name for path in folder._folder_of_host.iterdir()}
+    for name in names:
+        (folder._folder_of_host / name).unlink()
+    table_runs.segment_cache._KEPT.clear()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Folder, "write", refuse)
+    with pytest.warns(UserWarning, match=r"takes no files .*No space left.*Results stay exact"):
+        opened = folder.open(version, FLOW.lookup.plan, PAYLOAD)
+    assert sum(run.n_rows for run in opened.runs) == len(TABLE)
+    assert not names & {path.name for path in folder._folder_of_host.iterdir()}
+    # What is damaged is not read from the shared folder either.
+    run = list_shared(folder, "runs")[version.runs[0]]
+    run.write_bytes(run.read_bytes()[:-9] + b"123456789")
     with pytest.raises(StateError, match="TABLE_MISSING"):
         folder.open(version, FLOW.lookup.plan, PAYLOAD)
 

@@ -93,8 +93,8 @@ def make_lookup(
 
 
 NO_FOLDER = "mailbox= names no folder that all workers share"
-NO_SHARED_FOLDER = "tables are staged on disks and on HDFS only"
-SHARED = ("file:", "hdfs:", "viewfs:")
+NO_SHARED_FOLDER = "tables are staged on disks, on HDFS and on s3:// only"
+SHARED = ("file:", "hdfs:", "viewfs:", "s3:", "s3a:")
 """Beginnings of URIs of folders in which only one of several workers can write a new file."""
 
 

@@ -114,13 +114,10 @@ class CheckedFiles:
         ValueError
             If the content does not fit the seal.
         """
-        content = data[: -_SEAL.size]
         inode = os.stat(path).st_ino
         if self._known.get(path) == inode:
-            return content
-        is_whole = len(content) > 0 and len(content) % WORD == 0
-        if not is_whole or compute_seal(path.name, content) != _SEAL.unpack(data[-_SEAL.size :])[0]:
-            raise ValueError(f"the content of {path} does not fit its seal")
+            return data[: -_SEAL.size]
+        content = _check_seal(path, data)
         self._known[path] = inode
         if len(self._known) > _MOST_CHECKED:
             self._known.popitem(last=False)
@@ -131,9 +128,24 @@ class CheckedFiles:
         self._known.pop(path, None)
 
 
+def _check_seal(path: Path, data: memoryview) -> memoryview:
+    """Return the content of a file before its seal.
+
+    Raises
+    ------
+    ValueError
+        If the content does not fit the seal.
+    """
+    content = data[: -_SEAL.size]
+    is_whole = len(content) > 0 and len(content) % WORD == 0
+    if not is_whole or compute_seal(path.name, content) != _SEAL.unpack(data[-_SEAL.size :])[0]:
+        raise ValueError(f"the content of {path} does not fit its seal")
+    return content
+
+
 _CHECKED = CheckedFiles()
 _WARNED: set[Path] = set()
-"""The folders of which ``_warn_of_cache`` has warned."""
+"""The folders of which ``warn_of_cache`` has warned."""
 
 
 def save(path: Path, run: Run, plan: IndexPlan) -> None:
@@ -164,16 +176,16 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
         temporary.rename(path)
     except OSError as error:
         remove(temporary)
-        _warn_of_cache(path.parent, error)
+        warn_of_cache(path.parent, error)
 
 
-def _warn_of_cache(root: Path, error: OSError) -> None:
+def warn_of_cache(root: Path, error: OSError) -> None:
     """Warn once in a process that a folder takes no segments."""
     if root in _WARNED:
         return
     _WARNED.add(root)
     what = f"the cache folder {root} takes no files ({error}). Results stay exact, and the query goes on"
-    why = "segments are read from the state store instead, which takes longer"
+    why = "segments and tables are read from where they are kept instead, which takes longer"
     hint = "make room there, or name another folder (cache_folder=)"
     warnings.warn(f"{what}: {why}; {hint}", UserWarning, stacklevel=4)
 
@@ -191,7 +203,25 @@ def load(path: Path, plan: IndexPlan) -> Run:
     if kept is not None:
         return kept
     os.utime(path)
-    data = _CHECKED.check(path, _read(path))
+    run = _decode(path, _CHECKED.check(path, _read(path)), layout)
+    _keep(path, layout, run)
+    return run
+
+
+def read_copy(path: Path, data: bytes, plan: IndexPlan) -> Run:
+    """Read a run from the bytes of its file, on a host whose disk has no room for the file.
+
+    Raises
+    ------
+    EOFError, ValueError, KeyError, TypeError, struct.error, pyarrow.ArrowException
+        If they are damaged, or arranged for another index.
+    """
+    content = _check_seal(path, memoryview(bytearray(data)))
+    return _decode(path, content, describe_layout(plan))
+
+
+def _decode(path: Path, data: memoryview, layout: str) -> Run:
+    """Read a run from the content of its file."""
     (length,) = _LENGTH.unpack(data[: _LENGTH.size])
     end = _LENGTH.size + int(length)
     header = json.loads(bytes(data[_LENGTH.size : end]))
@@ -209,7 +239,7 @@ def load(path: Path, plan: IndexPlan) -> Run:
         raise EOFError(f"{path} ends behind the schema of the payload")
     rows, edges, offsets, zones = arrays
     facts = RowFacts(payload, int(header["widest"]))
-    run = Run(
+    return Run(
         payload,
         rows,
         edges,
@@ -220,8 +250,6 @@ def load(path: Path, plan: IndexPlan) -> Run:
         tuple(header["zoned"]),
         zones,
     )
-    _keep(path, layout, run)
-    return run
 
 
 def discard(path: Path) -> None:

@@ -12,7 +12,7 @@ driver asks one of them for each step.
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -42,7 +42,7 @@ from thetastream.core.errors import QueryError
 from thetastream.lowering.domains import quote
 from thetastream.runtime.observe.epoch_lines import LOG
 from thetastream.runtime.state.segment_cache import describe_layout
-from thetastream.runtime.table_runs import RUN_BYTES, LookupFlow, StagedTable, TableFolder
+from thetastream.runtime.table_runs import LookupFlow, StagedTable, TableFolder
 from thetastream.runtime.table_versions import NEW, Refused, SourceCheck, Version
 from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.wide_rows import fill_up
@@ -56,41 +56,81 @@ T = TypeVar("T")
 
 
 CUT_BYTES = 1 << 26
-"""A table of so many bytes, as Spark estimates them, is cut by range before it is staged."""
+"""A table of so many bytes is cut by range before it is staged."""
+RANGE_BYTES = 1 << 25
+"""The bytes of a range. A version that changes a row writes the whole range of the row."""
+SAMPLED = 100
+"""For each range, so many keys are drawn to find where to cut."""
 
 
 class RefusedVersionWarning(UserWarning):
     """A changed table was not staged as a new version, because the query cannot use it."""
 
 
-def stage_rows(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> Version:
-    """Write the rows of a table as runs of the index. This runs a job."""
-    flat = _add_hashes(_divide(flow, select_block_columns(flow.table, table)))
+def stage_rows(
+    flow: LookupFlow, table: DataFrame, folder: TableFolder, before: Version | None = None
+) -> Version:
+    """Write the rows of a table as runs of the index. This runs a job.
+
+    Runs of the version before that have the same rows are not written again.
+    """
+    flat, cuts = _divide(flow, select_block_columns(flow.table, table), before)
+    flat = _add_hashes(flat)
     filled = fill_up(flat, f"a row of table {flow.table.alias!r}")
-    step = folder.make_staging_step(flow.lookup.plan, read_task)
+    step = folder.make_staging_step(flow.lookup.plan, read_task, () if before is None else before.runs)
     columns = "run string, n_rows bigint, nbytes bigint, content bigint"
     rows = filled.mapInArrow(step, columns).collect()
     n_rows = sum(row.n_rows for row in rows)
     has_content = HASH in flat.columns
     content = f"{n_rows} {sum(row.content for row in rows) % (1 << 64)}" if has_content else None
     runs = tuple(sorted(row.run for row in rows))
-    return Version(NEW, runs, n_rows, sum(row.nbytes for row in rows), time.time(), content)
+    return Version(NEW, runs, n_rows, sum(row.nbytes for row in rows), time.time(), content, cuts)
 
 
-def _divide(flow: LookupFlow, flat: DataFrame) -> DataFrame:
+def _divide(flow: LookupFlow, flat: DataFrame, before: Version | None) -> tuple[DataFrame, tuple[str, ...]]:
     """Divide the rows of a table among tasks, a large table by the first key of its index.
 
     The runs of a large table do not overlap then. A tuple touches the pages of one or two of them, so a table
-    that is larger than the memory of a host can be mapped. Spark reads a table twice to cut it, and sends its
-    rows to other tasks, which would cost more than it saves for a small one.
+    that is larger than the memory of a host can be mapped. To cut a small table would cost more than it
+    saves, because its rows are sent to other tasks. A version is cut where the version before was cut, so
+    ranges in which nothing has changed have the same runs.
+
+    Returns
+    -------
+    tuple of DataFrame and tuple of str
+        The divided rows, and the values of the key at which they are cut.
     """
     lookup, n_tasks = flow.lookup, count_partitions(flat.sparkSession)
     places = (*lookup.plan.access.group, *lookup.plan.access.ranges)[:1]
-    keys = [lookup.plan.condition.sides[lookup.plan.stored].keys[place - 1].column for place in places]
-    nbytes = estimate_bytes(flat, flat.columns) if keys else None
-    if nbytes is None or nbytes < CUT_BYTES:
-        return flat.coalesce(n_tasks)
-    return flat.repartitionByRange(max(n_tasks, -(-nbytes // RUN_BYTES)), *map(quote, keys))
+    names = [lookup.plan.condition.sides[lookup.plan.stored].keys[place - 1].column for place in places]
+    nbytes = estimate_bytes(flat, flat.columns) if before is None else before.nbytes
+    if not names or nbytes is None or nbytes < CUT_BYTES:
+        return flat.coalesce(n_tasks), ()
+    (name,) = names
+    # A table that has grown to twice its size is cut anew.
+    cuts = () if before is None or len(before.runs) > 2 * len(before.cuts) + 2 else before.cuts
+    cuts = cuts or _choose_cuts(flat, name, max(n_tasks, -(-nbytes // RANGE_BYTES)))
+    key = F.col(quote(name))
+    ends = [F.lit(text).cast(flat.schema[name].dataType) for text in cuts]
+    return flat.repartitionById(len(cuts) + 1, _write_range(key, ends, 0)), cuts
+
+
+def _choose_cuts(flat: DataFrame, name: str, n_ranges: int) -> tuple[str, ...]:
+    """Choose the values at which a key is cut into ranges of about as many rows. This runs a job."""
+    key = F.col(quote(name))
+    drawn = flat.select(key).orderBy(F.rand(0)).limit(SAMPLED * n_ranges).orderBy(key)
+    texts = [row[0] for row in drawn.select(key.cast("string")).collect()]
+    chosen = [texts[len(texts) * n // n_ranges] for n in range(1, n_ranges)] if texts else []
+    return tuple(dict.fromkeys(text for text in chosen if text is not None))
+
+
+def _write_range(key: Column, ends: Sequence[Column], first: int) -> Column:
+    """Write the number of the range of a key, by bisection. The first range has the number ``first``."""
+    if not ends:
+        return F.lit(first)
+    half = len(ends) // 2
+    lower = _write_range(key, ends[:half], first)
+    return F.when(key < ends[half], lower).otherwise(_write_range(key, ends[half + 1 :], first + half + 1))
 
 
 def stage_once(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> StagedTable:
@@ -212,7 +252,8 @@ class TableStaging:
             raise
         if stamp != self.table.stamp(self.spark):
             if version.number == NEW:
-                ask_worker(self.spark, partial(folder.remove_runs, version.runs))
+                written = set(version.runs) - set(() if newest is None else newest.runs)
+                ask_worker(self.spark, partial(folder.remove_runs, written))
             raise changed
         return self._note(folder, version, stamp, began_s)
 
@@ -223,12 +264,15 @@ class TableStaging:
         self.table.check_keys(frame, self.alias)
         frame = self.table.add_end(frame)
         version = None if newest is None else self._find_equal(frame, newest)
-        return version or stage_rows(self.flow, frame, folder)
+        return version or stage_rows(self.flow, frame, folder, newest)
 
     def _note(self, folder: TableFolder, version: Version, stamp: str | None, began_s: float) -> Version:
         """Write down that the rows of the source are those of this version since ``began_s``."""
         elapsed_s = time.monotonic() - began_s
-        return ask_worker(self.spark, _Note(folder, self.name, version, stamp, elapsed_s, self.table.keep))
+        noted = ask_worker(self.spark, _Note(folder, self.name, version, stamp, elapsed_s, self.table.keep))
+        if noted is None:
+            raise NotReady("another program has removed rows that were staged before and are the same")
+        return noted
 
     def _find_equal(self, frame: DataFrame, newest: Version) -> Version | None:
         """Return the newest version if the rows are still the same. Reading them costs less than staging."""
@@ -349,15 +393,18 @@ class _Note:
     """The time since the source was compared."""
     keep: int
 
-    def __call__(self) -> Version:
+    def __call__(self) -> Version | None:
+        """Return the version; None if a run of it is gone."""
         versions = self.folder.open_versions(self.name)
         newest, mine = versions.read_newest(), self.version
         if mine.number == NEW:
             # Another program may have staged the same rows.
             is_known = newest is not None and mine.content is not None and newest.content == mine.content
             if is_known and newest is not None and self.folder.has_runs(newest):
-                self.folder.remove_runs(set(mine.runs) - set(newest.runs))
+                self.folder.remove_runs(set(mine.runs) - versions.list_runs())
                 mine = newest
+            elif not self.folder.has_runs(mine):
+                return None
             else:
                 mine = newest = versions.add(mine)
         if newest is not None and newest.number == mine.number:
