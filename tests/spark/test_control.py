@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import thetastream as th
 from tests.support.controlled_query import WITHIN_S, Controlled
+from thetastream.core.errors import QueryError
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.families.hops import graph
@@ -54,6 +55,36 @@ def test_units_change_and_a_restart_in_the_middle_changes_nothing(
     # 4. The scaled join does not continue without control.
     with pytest.raises(StreamingQueryException, match=r"\[CONTROL_NEEDED\]"):
         run.start(th.Biclique((1, 1))).processAllAvailable()
+
+
+@pytest.mark.slow
+def test_a_cheaper_model_is_chosen_by_the_statistics_of_the_running_query(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = Controlled(spark, tmp_path, on="a.x = b.x AND a.id <> b.id")
+    run.start(th.Split(8), max_units=24)
+    marked = {name: frame.withWatermark("ts", "5 seconds") for name, frame in run.streams.items()}
+    plan = th.plan(marked, run.on, f"{WITHIN_S} seconds", th.Split(8), max_units=24)
+    with pytest.raises(QueryError, match="NOTHING_MEASURED"):
+        plan.rechoose(run.query)
+    run.add()
+    assert plan.rechoose(run.query, factor=1000) is None
+    model = plan.rechoose(run.query, factor=1.2)
+    assert isinstance(model, th.Matrix | th.Biclique)
+    status = run.run_until(lambda status: status["version"] >= 1 and len(status["generations"]) == 1)
+    assert status["generations"][0]["model"] == repr(model)
+    run.add()
+    # The cheapest model stays.
+    assert plan.rechoose(run.query, factor=1) is None
+    run.query.stop()
+    pairs = [(a, b) for a in range(run.n) for b in range(a % 11, run.n, 11) if 0 < abs(a - b) <= WITHIN_S]
+    assert run.found == Counter(pairs)
+    for wrong, condition in ((0.5, "BAD_REQUEST"), (True, "BAD_REQUEST")):
+        with pytest.raises(QueryError, match=condition):
+            plan.rechoose(run.query, wrong)
+    three = th.plan({**marked, "c": marked["a"]}, "a.x = b.x AND b.x = c.x", "1 minute", th.Ring(2))
+    with pytest.raises(QueryError, match=r"CANNOT_SCALE.*two streams"):
+        three.rechoose(run.query)
 
 
 @pytest.mark.slow

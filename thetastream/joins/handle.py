@@ -123,6 +123,11 @@ class ControlHandle:
         return self.request(Request(policy=NO_POLICY if policy is None else encode_policy(policy)))
 
     @property
+    def name(self) -> str:
+        """The name of the join, as ``th.metrics`` has it."""
+        return str(self._find().control["join"])
+
+    @property
     def plan(self) -> ControlPlan:
         """The newest plan."""
         return self._find().plan

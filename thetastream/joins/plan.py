@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame
 
-from thetastream.joins.joined import Joined, build_rows
+from thetastream.core.errors import QueryError
+from thetastream.families.pairs.plan import TwoStreamPlan
+from thetastream.joins.handle import control
+from thetastream.joins.joined import Joined, UnitsJoin, build_rows
+from thetastream.joins.measured_statistics import statistics
 from thetastream.joins.notebook import render_html
 from thetastream.joins.sources import find_sources
 from thetastream.lowering.report import Fact, Section, format_one_line, print_sections
@@ -66,6 +71,55 @@ class Plan:
         except NotStaged as why:
             return f"rows: Spark hands rows to the store, because {why}"
         return "units: each unit writes its results into the store itself"
+
+    def rechoose(self, query: Any, factor: float = 1.5, join: str | None = None) -> Model | None:
+        """Ask a running query for another model, if its statistics say that this one would cost less.
+
+        The planner chooses a model before anything is known of the streams. This compares the models that it
+        knows again, with as many units as run now, by what ``th.statistics`` measures. Call it from time to
+        time. The change is that of ``th.control(query).scale(model=...)``: nothing restarts, and no result is
+        lost or found twice.
+
+        Parameters
+        ----------
+        query : pyspark.sql.streaming.StreamingQuery
+            The query that runs this join, with ``max_units``.
+        factor : float
+            Another model is asked for only if the present one costs so many times as much by the estimates.
+        join : str, optional
+            The name of the join (``join`` in ``th.metrics``), if the query has several with ``max_units``.
+
+        Returns
+        -------
+        Model or None
+            The model that was asked for; None if the present one stays.
+
+        Raises
+        ------
+        QueryError
+            CANNOT_SCALE if the join is none of two streams that may have another model. BAD_REQUEST if
+            ``factor`` is less than 1. NOTHING_MEASURED if no epoch has brought a tuple. And what
+            ``th.control`` and ``scale`` raise, for example MAX_UNITS if two generations have no room.
+
+        Examples
+        --------
+        >>> import thetastream as th
+        >>> plan = th.plan(streams, on, within, max_units=12)  # doctest: +SKIP
+        >>> query = plan.dataframe().writeStream.start()  # doctest: +SKIP
+        >>> plan.rechoose(query)  # doctest: +SKIP
+        """
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 1:
+            raise QueryError("BAD_REQUEST", f"factor must be a number of at least 1, not {factor!r}")
+        planned = self.join.planned if isinstance(self.join, UnitsJoin) else None
+        if not isinstance(planned, TwoStreamPlan) or planned.sends_messages:
+            what = "only a join of two streams whose units send no messages may have another model"
+            raise QueryError("CANNOT_SCALE", f"{what}; th.control(query).scale changes the sizes of others")
+        handle = control(query, join)
+        measured = statistics(query, handle.name)
+        model = planned.rechoose(handle.plan.target.model, measured, factor)
+        if model is not None:
+            handle.scale(model)
+        return model
 
     @property
     def aliases(self) -> tuple[str, ...]:

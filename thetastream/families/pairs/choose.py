@@ -132,10 +132,16 @@ def list_comparable() -> list[str]:
 
 
 def compare(
-    work: Workload, partitions: int, can_run: Callable[[Model], bool] = lambda model: True
+    work: Workload,
+    partitions: int,
+    can_run: Callable[[Model], bool] = lambda model: True,
+    n_units: int | None = None,
 ) -> list[Estimate]:
-    """Estimate the cheapest runnable variant of every model for two streams, and sort them by cost."""
-    for units in (choose_n_units(partitions), 1):
+    """Estimate the cheapest runnable variant of every model for two streams, and sort them by cost.
+
+    They have ``n_units`` units, by default as many as fill the partitions.
+    """
+    for units in (n_units or choose_n_units(partitions), 1):
         best = []
         for name in REGISTRY:
             found = [
@@ -198,6 +204,12 @@ class ModelChoice:
     def explain(self, partitions: int) -> tuple[Model, str]:
         """Return the model for a number of partitions, and the reason."""
         return choose(self.work, partitions, self._can_run)
+
+    def find_better(self, now: Model, partitions: int, factor: float) -> Model | None:
+        """Return the cheapest model with as many units; None unless ``now`` costs ``factor`` times it."""
+        best = compare(self.work, partitions, self._can_run, now.n_units)[0]
+        is_better = estimate(now, self.work, partitions).cost >= factor * best.cost
+        return best.model if is_better and best.model != now else None
 
     def _can_run(self, model: Model) -> bool:
         if self.needs_probes_apart and not sends_probes_apart(model):

@@ -18,7 +18,7 @@ from thetastream.engine.two_stream.content_routing import find_placing, find_rou
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundSource, BoundSources
 from thetastream.families.base import Facts, FinalJoin
-from thetastream.families.pairs.choose import ChosenModel, choose_model, find_arrival_problem
+from thetastream.families.pairs.choose import ChosenModel, ModelChoice, choose_model, find_arrival_problem
 from thetastream.families.pairs.cost import estimate
 from thetastream.families.pairs.explain import explain, explain_cost
 from thetastream.families.pairs.flow import (
@@ -168,6 +168,14 @@ class TwoStreamPlan(ABC):
         )
         rules = self.find_rules()
         return flow if rules is None else let_units_change(flow, rules)
+
+    def rechoose(self, now: Model, measured: Statistics, factor: float) -> Model | None:
+        """Return a model that costs less by measured statistics than the one that runs now; None if the
+        estimates do not differ by ``factor``."""
+        shed, work = self.run.shed, build_workload(self.query, self.lowered, measured)
+        needs_probes_apart = shed is not None and shed.sheds_probes
+        choice = ModelChoice(work, self.lowered, self.order is not None, needs_probes_apart)
+        return choice.find_better(now, self.request.partitions, factor)
 
     def make_stage(
         self, make: Callable[[Any], EngineSpec], output: Output, order: Order | None = None
