@@ -50,7 +50,7 @@ def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statis
     cost = estimate_block_cost(model, work, statistics.epoch_s)
     if not cost.moved:
         return
-    best = cost.find_best()
+    best = cost.find_best(model.alpha)
     block = best if model.block == AUTO else int(model.block)
     yield Fact(
         "block:",

@@ -22,6 +22,8 @@ from thetastream.core.sides import Role, Side
 from thetastream.models.base import AUTO, CHANGEABLE, Hashes, Model, Route, is_positive
 from thetastream.models.drawing import Drawing, row
 
+EVEN = 0.5
+"""The ``alpha`` with which messages and imbalance weigh the same."""
 HOME_BLOCK = 64
 """The number of consecutive tuples that have the same home."""
 
@@ -44,6 +46,9 @@ class Chain(Model):
     forward_threshold : int, optional
         How many more tuples than its neighbour a worker may hold before it forwards a block. If it is left
         out, it is the number of tuples of a block.
+    alpha : float
+        How much the cost of messages weighs for ``block="auto"``, between 0 and 1; the imbalance of loads
+        weighs 1 - ``alpha`` (ESJ's target function). A larger ``alpha`` gives larger blocks.
     fast_forward : bool
         Whether tuples visit all workers at once. Each is then stored at one worker, round robin.
 
@@ -63,6 +68,7 @@ class Chain(Model):
     block: int | str = field(default=AUTO, metadata=CHANGEABLE)
     forward_threshold: int | None = field(default=None, metadata=CHANGEABLE)
     fast_forward: bool = False
+    alpha: float = field(default=EVEN, metadata=CHANGEABLE)
     name: ClassVar[str] = "chain"
     sizes: ClassVar[tuple[str, ...]] = ("workers",)
 
@@ -77,6 +83,9 @@ class Chain(Model):
             raise QueryError(
                 "BAD_LIMIT", f"forward_threshold must be a number of tuples, 0 or more, not {threshold!r}"
             )
+        is_number = isinstance(self.alpha, int | float) and not isinstance(self.alpha, bool)
+        if not is_number or not 0 < self.alpha < 1:
+            raise QueryError("BAD_VALUE", f"alpha must be a number between 0 and 1, not {self.alpha!r}")
         if not isinstance(self.fast_forward, bool):
             raise QueryError("BAD_VALUE", f"fast_forward must be True or False, not {self.fast_forward!r}")
 
@@ -85,6 +94,7 @@ class Chain(Model):
         given += [f"block={self.block}"] * (self.block != AUTO)
         given += [f"forward_threshold={self.forward_threshold}"] * (self.forward_threshold is not None)
         given += ["fast_forward=True"] * self.fast_forward
+        given += [f"alpha={self.alpha}"] * (self.alpha != EVEN)
         return f"Chain({', '.join(given)})"
 
     @classmethod

@@ -22,6 +22,7 @@ from bench.papers.esj.inputs import make_join
 from bench.papers.esj.letters import LetterCost, letter_cost
 from bench.papers.esj.replay import ChainStep, replay
 from thetastream.models import Chain
+from thetastream.models.chain import EVEN
 
 WORKERS = 4
 WINDOW, PER_EPOCH = 1 << 14, 1 << 10
@@ -30,28 +31,31 @@ EPOCHS, WARMUP = 34, 18
 BLOCKS = tuple(1 << power for power in range(6, 16))
 REPLAYS = 3
 INDEX = "hash"
+HEAVY = 0.9
+"""An alpha with which messages weigh nine times as much as imbalance."""
 NEAR = 1.15
 """Costs whose ratio is smaller count as equal, because CPU times of a shared machine vary as much."""
 
 
-def run_chain(query: Query, block: int | str, epochs: int = EPOCHS) -> list[ChainStep]:
+def run_chain(query: Query, block: int | str, epochs: int = EPOCHS, alpha: float = EVEN) -> list[ChainStep]:
     parts = (
         (left.drop_columns([HASH_COLUMN]), right.drop_columns([HASH_COLUMN]), watermark)
         for left, right, watermark in query.epochs(epochs)
     )
-    return list(replay(query, Chain(WORKERS, block), parts))
+    return list(replay(query, Chain(WORKERS, block, alpha=alpha), parts))
 
 
-def measure_block(run: Run, query: Query, block: int | str) -> list[ChainStep]:
+def measure_block(run: Run, query: Query, block: int | str, alpha: float = EVEN) -> list[ChainStep]:
     """Measure one block: add its row, and return the measured epochs of a replay."""
-    run.announce(f"block {block}")
-    runs = [run_chain(query, block) for _ in range(REPLAYS)]
-    run.check(f"block {block}", query.expected, sum(step.results for step in runs[0]))
+    setting = "measured" if block != AUTO else "auto" if alpha == EVEN else f"auto, alpha {alpha}"
+    run.announce(f"block {block}, {setting}")
+    runs = [run_chain(query, block, alpha=alpha) for _ in range(REPLAYS)]
+    run.check(f"block {block}, {setting}", query.expected, sum(step.results for step in runs[0]))
     # Disturbances only add time.
     cpu = np.min([[step.cpu_s for step in steps[WARMUP:EPOCHS]] for steps in runs], axis=0)
     steady = runs[0][WARMUP:EPOCHS]
     run.add(
-        setting="auto" if block == AUTO else "measured",
+        setting=setting,
         block=round(median(step.block[0] for step in steady)),
         epoch_ms=1e3 * float(cpu.max(axis=1).mean()),
         all_ms=1e3 * float(cpu.sum(axis=1).mean()),
@@ -68,8 +72,9 @@ def measure(run: Run) -> Verdict:
     for block in BLOCKS:
         measure_block(run, query, block)
     steady = measure_block(run, query, AUTO)
+    measure_block(run, query, AUTO, HEAVY)
     cost = mean_cost([step.costs[0] for step in steady if step.costs[0] is not None])
-    *sized, auto = rows = list(run.rows)
+    *sized, auto, heavy = rows = list(run.rows)
     rest = median(row["epoch_ms"] - 1e3 * cost.total_s(row["block"]) for row in sized)
     for row in rows:
         row["model_ms"] = rest + 1e3 * cost.total_s(row["block"])
@@ -94,6 +99,8 @@ def measure(run: Run) -> Verdict:
         "an epoch with the predicted block costs the least times": ratio,
         "tuples of the blocks that workers choose themselves, at the left end:": auto["block"],
         "an epoch with them costs the least times": auto["epoch_ms"] / least,
+        f"the block that workers choose with alpha {HEAVY}:": heavy["block"],
+        "an epoch with it costs the least times": heavy["epoch_ms"] / least,
         "other blocks cost the least times": {row["block"]: row["epoch_ms"] / least for row in (first, last)},
         "µs that a block costs in all workers:": 1e6 * block_s,
         "µs of it for its letter and the acknowledgement:": 1e6 * letters.message_s,

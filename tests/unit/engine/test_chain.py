@@ -108,6 +108,10 @@ def test_blocks_follow_what_workers_measure() -> None:
     assert join.blocks[0] == measured.find_best() != block_size.FIRST_BLOCK
     assert SMALLEST <= join.blocks[0] <= LARGEST
     assert grow(Chain(3, block=7), 2, 20).blocks == [7] * 3
+    # The more messages weigh, the larger the blocks are. Without alpha, a checkpoint has the model as before.
+    larger = grow(Chain(3, alpha=0.9), 8, 200)
+    assert larger.blocks[0] > join.blocks[0] > measured.find_best(alpha=0.1)
+    assert (repr(Chain(3)), repr(Chain(3, alpha=0.9))) == ("Chain(workers=3)", "Chain(workers=3, alpha=0.9)")
 
 
 @draw_cases(10)
@@ -131,6 +135,8 @@ def test_fast_forward_finds_all_in_the_epoch_of_the_later_tuple(case: Case, work
         (lambda: Chain(2, forward_threshold=-1), "BAD_LIMIT"),
         (lambda: Chain(2, forward_threshold=True), "BAD_LIMIT"),
         (lambda: Chain(2, fast_forward=1), "BAD_VALUE"),
+        (lambda: Chain(2, alpha=1), "BAD_VALUE"),
+        (lambda: Chain(2, alpha="half"), "BAD_VALUE"),
     ],
 )
 def test_bad_settings_are_refused_by_name(build, condition) -> None:

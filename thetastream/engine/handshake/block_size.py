@@ -8,7 +8,8 @@
 epoch lasts until its most loaded worker is done. There, a probe compares the share g of the stored tuples,
 and each comparison takes l seconds.
 
-J is smallest where the first term equals the last: b = sqrt(2 moved a / (probes g l)).
+J is smallest where the first term equals the last: b = sqrt(2 moved a / (probes g l)). ESJ weighs messages by
+alpha and imbalance by 1 - alpha. The best block is then larger by sqrt(alpha / (1 - alpha)).
 
 Each worker measures the work of its own epochs, and the size of its blocks follows.
 """
@@ -19,6 +20,7 @@ from math import inf, sqrt
 
 from thetastream.engine.counters import Counters
 from thetastream.models.base import AUTO
+from thetastream.models.chain import EVEN
 
 MESSAGE_S = 1.3e-3
 """The constant a: the CPU seconds of a block at both workers, whatever its size. ``python -m bench esj``
@@ -34,8 +36,8 @@ LOOK_S = 5e-9
 windows of 4,096 to 16,384 tuples."""
 SMALLEST, LARGEST = 1 << 6, 1 << 17
 """The smallest and the largest block, in tuples."""
-SHARE = 1 / 8
-"""The largest block, as a share of the tuples that a worker stores."""
+SHARE, LARGEST_SHARE = 1 / 8, 1 / 2
+"""The largest block, as a share of the tuples that a worker stores: for an alpha of a half, and for any."""
 LARGEST_BYTES = 1 << 26
 """The largest block, in bytes. It limits blocks of wide tuples."""
 FIRST_BLOCK = 512
@@ -90,29 +92,36 @@ class BlockCost:
         """The target function J: the seconds of an epoch that depend on blocks."""
         return self.serialisation_s(block) + self.transmission_s + self.imbalance_s(block)
 
-    def find_best(self) -> int:
+    def find_best(self, alpha: float = EVEN) -> int:
         """Find the block size with the smallest J, within the limits of this module.
+
+        ``alpha`` is the weight of messages beside the imbalance, between 0 and 1.
 
         >>> cost = BlockCost(moved=1e6, probes=1e6, look_share=1e-3, nbytes=40)
         >>> cost.find_best()
         22803
         >>> cost.total_s(22_803) <= min(cost.total_s(22_750), cost.total_s(22_850))
         True
+        >>> cost.find_best(alpha=0.8)
+        45607
         """
+        weight = alpha / (1 - alpha)
         slope = self.probes * self.look_share * LOOK_S / 2
-        best = sqrt(self.moved * MESSAGE_S / slope) if slope else inf
+        best = sqrt(weight * self.moved * MESSAGE_S / slope) if slope else inf
+        most = min(self.held * min(SHARE * weight, LARGEST_SHARE), LARGEST)
         room = LARGEST_BYTES / max(self.nbytes, 1.0)
-        return int(min(max(min(best, self.held * SHARE, LARGEST), SMALLEST), max(room, 1.0)))
+        return int(min(max(min(best, most), SMALLEST), max(room, 1.0)))
 
 
-def choose_block(asked: int | str, measured: Sequence[float]) -> int:
+def choose_block(asked: int | str, alpha: float, measured: Sequence[float]) -> int:
     """Choose the size of a block in tuples: what the user asked for, or the best by what is measured.
 
-    ``measured`` has the arguments of ``BlockCost``, or nothing before the first measurement.
+    ``alpha`` is that of ``find_best``. ``measured`` has the arguments of ``BlockCost``, or nothing before the
+    first measurement.
     """
     if asked != AUTO:
         return int(asked)
-    return BlockCost(*measured).find_best() if measured else FIRST_BLOCK
+    return BlockCost(*measured).find_best(alpha) if measured else FIRST_BLOCK
 
 
 def average_work(

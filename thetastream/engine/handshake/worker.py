@@ -81,7 +81,7 @@ class HandshakeWorker:
             )
             for stream in streams
         }
-        self.block = choose_block(spec.model.block, self._known.measured)
+        self.block = choose_block(spec.model.block, spec.model.alpha, self._known.measured)
         threshold = spec.model.forward_threshold
         self._protocol = Protocol(
             place,
