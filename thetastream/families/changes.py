@@ -41,8 +41,9 @@ def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
         yield QueryError(
             "SHED", f"{rows}, and a shedder could drop an insert and keep its delete; leave shed out"
         )
-    if options.get("max_units") is not None:
-        yield QueryError("CANNOT_SCALE", f"{rows}, and their units cannot change; leave max_units out")
+    if options.get("max_units") is not None and not request.how.is_inner:
+        what = f"{rows}, and units of two generations would answer equal rows"
+        yield QueryError("CANNOT_SCALE", f"{what}; leave max_units out")
     if request.predicates:
         name = request.predicates[0].name
         what = f"{rows}, and {name!r} may find another answer for the delete than for the insert"
@@ -68,11 +69,34 @@ def find_state_problem(model: Model, lowered: Lowered) -> QueryError | None:
     return _refuse_state(model, physical.condition.sides, physical.lifetimes_us) if model.sees_all else None
 
 
-def find_hops_problem(model: Multiway, graph: JoinGraph) -> QueryError | None:
-    """Return an error if deleted rows would stay at the nodes of a join hop by hop for ever, else None.
+def find_scaling_problem(request: JoinRequest, lowered: Lowered) -> QueryError | None:
+    """Return an error if the units of a join of changes cannot change while it runs, else None.
+
+    When units have changed, a delete may come to another unit than its insert. Their results add up all the
+    same, and in a window both expire.
+    """
+    sides, lifetimes_us = lowered.physical.condition.sides, lowered.physical.lifetimes_us
+    changing = ", ".join(side.alias for side in sides if side.has_deletes)
+    if request.options.get("max_units") is None or not changing:
+        return None
+    if None in lifetimes_us:
+        what = f"rows of {changing} may be deleted, and rows that have moved would never meet their deletes"
+        return QueryError("CANNOT_SCALE", f"{what}; give within, or leave max_units out")
+    if any(side.rules.is_strict for side in sides):
+        what = f"strict=True of {changing} compares a delete with its insert, and other units may have it"
+        return QueryError("CANNOT_SCALE", f"{what}; leave strict or max_units out")
+    return None
+
+
+def find_hops_problem(model: Multiway, graph: JoinGraph, max_units: int | None) -> QueryError | None:
+    """Return an error for what a join of changes hop by hop cannot have, else None.
 
     Nodes cancel only what is inserted and deleted in one epoch (``thetastream.engine.multiway.admission``).
     """
+    changing = ", ".join(side.alias for side in graph.sides if side.has_deletes)
+    if changing and max_units is not None:
+        what = f"rows of {changing} may be deleted, and nodes of such joins do not change"
+        return QueryError("CANNOT_SCALE", f"{what}; leave max_units or model out")
     lifetimes = [graph.lifetime_us(stream) for stream in range(len(graph.sides))]
     return _refuse_state(model, graph.sides, lifetimes)
 

@@ -48,7 +48,7 @@ PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",)))
         ("COUNT_WINDOW", {"within": th.Rows(5)}),
         ("ORDER", {"options": {"order": "strict"}}),
         ("SHED", {"run": RunContext(shed=Shed("100 B", "200 B"))}),
-        ("CANNOT_SCALE", {"options": {"max_units": 8}}),
+        ("CANNOT_SCALE", {"options": {"max_units": 8}, "how": "left"}),
         ("PREDICATE_CHANGES", {"predicates": (PREDICATE,)}),
         ("CHANGES_LATE", {"model": th.Chain(2)}),
         ("CHANGES_LATE", {"model": th.Ring(2, in_flight=9), "aliases": "abc"}),
@@ -130,6 +130,22 @@ def test_nodes_get_the_signs_and_emit_their_product(model: Any) -> None:
     strict = replace(request.streams[0], rules=ChangeRules(is_strict=True))
     with pytest.raises(QueryError, match=r"CHANGES_STATE.*strict=True of a"):
         HOPS.plan(replace(request, streams=(strict, *request.streams[1:])))
+
+
+def test_units_of_an_inner_join_in_a_window_may_change() -> None:
+    model, options = th.Biclique(2), {"max_units": 8}
+    request = make_changes(model=model, options=options)
+    assert not list(find_changes_problems(request))
+    assert PAIRS.plan(request).flow().rules is not None
+    with pytest.raises(QueryError, match=r"CANNOT_SCALE.*rows of a may be deleted.*never meet"):
+        PAIRS.plan(make_changes(model=model, options=options, within_us=None))
+    left, right = request.streams
+    strict = replace(left, rules=ChangeRules(is_strict=True))
+    with pytest.raises(QueryError, match=r"CANNOT_SCALE.*strict=True of a"):
+        PAIRS.plan(replace(request, streams=(strict, right)))
+    on, more = "a.k = b.k AND b.x < c.x", {"aliases": "abc", "model": th.Ring(2, hops="mailbox")}
+    with pytest.raises(QueryError, match=r"CANNOT_SCALE.*nodes of such joins"):
+        HOPS.plan(make_changes(on, options=options, **more))
 
 
 def test_tasks_share_the_sign_of_a_tuple() -> None:

@@ -170,8 +170,8 @@ class HopsFamily:
             query.streams, query.conjuncts, query.predicates, query.within_us, request.resolver, counts
         )
         graph, ties = lowered.graph, list_ties(query)
-        endless = find_hops_problem(model, graph)
-        raise_problems([] if endless is None else [endless])
+        unfit = find_hops_problem(model, graph, request.options.get("max_units"))
+        raise_problems([] if unfit is None else [unfit])
         hops = choose_hop_orders(model, query, request.statistics)
         statistics = request.statistics or Statistics()
         estimate = partial(estimate_load, query.streams, graph, hops.orders, ties)

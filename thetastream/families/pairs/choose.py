@@ -14,7 +14,7 @@ from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.shed import Shed
 from thetastream.engine.routing import sends_probes_apart
 from thetastream.engine.two_stream.content_routing import Placing, choose_placing, find_placing
-from thetastream.families.changes import find_state_problem
+from thetastream.families.changes import find_scaling_problem, find_state_problem
 from thetastream.families.pairs.cost import Estimate, estimate
 from thetastream.families.pairs.workload import Workload, build_workload
 from thetastream.families.request import JoinRequest
@@ -260,7 +260,8 @@ def choose_model(
     """Choose the model of the request, or the cheapest one that can run the query."""
     model, shed = request.model, request.run.shed
     unfit = find_semantic_problem(shed, find_placing(lowered.physical.condition))
-    raise_problems([] if unfit is None else [unfit])
+    fixed = find_scaling_problem(request, lowered)
+    raise_problems([problem for problem in (unfit, fixed) if problem is not None])
     if model is None:
         work = build_workload(query, lowered, request.statistics or Statistics())
         needs_probes_apart = shed is not None and shed.sheds_probes
