@@ -71,17 +71,32 @@ def test_separation(collection, tmp_path, monkeypatch, capsys):
 def test_recipes(name, module, tmp_path):
     """A recipe runs in a process of its own and finds all pairs of equal x, 30 seconds apart at most."""
     pytest.importorskip(module)
+    printed = run_recipe(name, tmp_path)
+    seconds = [(x, y) for x in range(100) for y in range(x + 1, min(x + 31, 100)) if (x - y) % 10 == 0]
+    assert printed.split(" pairs")[0].split()[-1] == str(len(seconds))
+
+
+def run_recipe(name, folder):
+    """Run a recipe, and return what it prints."""
     ran = subprocess.run(
         [sys.executable, str(ROOT / "examples" / f"{name}.py")],
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    seconds = [(x, y) for x in range(100) for y in range(x + 1, min(x + 31, 100)) if (x - y) % 10 == 0]
-    assert ran.stdout.split(" pairs")[0].split()[-1] == str(len(seconds))
+    return ran.stdout
+
+
+@pytest.mark.slow
+def test_a_join_follows_the_change_feed_of_a_delta_table(tmp_path):
+    pytest.importorskip("delta")
+    printed = run_recipe("delta_changes", tmp_path)
+    assert "inserted [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3)]" in printed
+    assert "updated [(0, 0), (1, 8), (1, 9), (3, 2), (3, 3)]" in printed
+    assert "merged [(0, 0), (1, 8), (1, 9), (3, 4), (3, 5), (7, 1), (7, 2)]" in printed
 
 
 @pytest.mark.parametrize(
