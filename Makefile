@@ -1,5 +1,5 @@
 # make demo   real data through a streaming join, in a few minutes
-# make examples   three more: knocks in three microphones, aircraft too close to each other, trades and quotes
+# make examples   six more: microphones, aircraft, trades and quotes, news, persons, images
 # make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
 # make test-kafka   jobs between the topics of a Kafka broker, which Maven fetches
 # make test-s3   folders on an object store        make test-hdfs  folders on HDFS, which Maven fetches
@@ -39,7 +39,7 @@ demo: machine $(VENV)/.demo
 # The JVM's and the workers' own words go to a file: between results they only confuse.
 examples: machine $(VENV)/.demo
 	@mkdir -p out
-	@for example in sensors separation trades; do \
+	@for example in sensors separation trades news persons images; do \
 		echo "== examples/$$example.py"; \
 		$(BIN)/python examples/$$example.py 2>out/$$example.log || { tail -n 20 out/$$example.log; exit 1; }; \
 	done

