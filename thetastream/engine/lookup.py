@@ -4,6 +4,9 @@
 
 There is no window and no state: a tuple has all its partners at once, so it is answered when it arrives. The
 rows of the table lie in runs of an index, as stored tuples of a unit do.
+
+If only Spark can evaluate a part of the condition, candidate pairs of some tuples leave the lookup, and
+behind them these tuples (``thetastream.engine.decided_lookup``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts, cut_matches
-from thetastream.core.columns import PASSES, RANKED
+from thetastream.core.columns import DECIDED, KEY, NUMBERS, PASSES, RANKED
 from thetastream.core.how import How, PairRanking, select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
+from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.engine.matching import Residual
 from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows
 from thetastream.engine.store.probing import BYTES_AT_ONCE, probe_segments
@@ -38,6 +42,8 @@ class Lookup:
     how: How
     ranking: PairRanking | None = None
     """How partners are ranked, if only the nearest are results."""
+    candidates: CandidateColumns | None = None
+    """The columns of candidate pairs, if Spark evaluates a part of the condition, and tuples are answered."""
 
     @property
     def side(self) -> Side:
@@ -48,7 +54,8 @@ class Lookup:
         """Yield the columns of results for tuples of the stream.
 
         Results have the columns of the streams that ``how`` shows, left before right. For an outer join, a
-        boolean column follows: whether a row has a partner.
+        boolean column follows: whether a row has a partner. If Spark evaluates a part of the condition, they
+        are candidate pairs, and behind those of the whole batch the tuples that they decide.
 
         Parameters
         ----------
@@ -57,6 +64,9 @@ class Lookup:
         runs : TableRuns
             The rows of the table.
         """
+        if self.candidates is not None:
+            yield from self._propose(batch, runs, self.candidates)
+            return
         probing, places = _select_passing(batch)
         is_matched = np.zeros(batch.num_rows, dtype=np.bool_)
         find = self._find if self.ranking is None else self._find_nearest
@@ -69,13 +79,31 @@ class Lookup:
             if len(rows):
                 yield self._make_alone(batch, rows, runs.payload)
 
+    def _propose(
+        self, batch: pa.RecordBatch, runs: "TableRuns", columns: CandidateColumns
+    ) -> Iterator[list[pa.Array]]:
+        """Yield candidate pairs, each with the place of its tuple in the batch, and then the tuples."""
+        probing, places = _select_passing(batch)
+        has_pair = np.zeros(batch.num_rows, dtype=np.bool_)
+        for found, partner, stored in self._find(probing, runs):
+            has_pair[places[found]] = True
+            values = {NUMBERS[self.side]: pa.array(places[found])}
+            if self.ranking is not None:
+                values[KEY] = pa.array(self.ranking.rank_pairs(probing, found, partner, stored))
+            yield columns.build(len(found), self._take_pairs(probing, found, partner, stored), values)
+        rows = np.flatnonzero(has_pair | self.how.has_unmatched)
+        if len(rows):
+            decided = pa.array(np.full(len(rows), self.side, np.int8))
+            values = {NUMBERS[self.side]: pa.array(rows), DECIDED: decided}
+            yield columns.build(len(rows), self._pad(batch, rows, runs.payload), values)
+
     def _find(
         self, probing: pa.RecordBatch, runs: "TableRuns"
     ) -> Iterator[tuple[Int64s, pa.RecordBatch, Int64s]]:
         """Yield the places of tuples, the rows of a run, and the places of their partners in it."""
         condition, residual = self.plan.condition, Residual(self.plan.condition)
         keys = encode_key_rows(self.side, condition, probing)
-        has_one = not self.how.has_pairs and residual.is_empty
+        has_one = not self.how.has_pairs and residual.is_empty and self.candidates is None
         candidates = probe_segments(runs.segments, runs.store, self.plan, keys, RowFacts(probing), has_one)
         for one in candidates:
             found, stored = residual.keep(self.side, probing, one)
@@ -119,21 +147,29 @@ class Lookup:
     def _make_pairs(
         self, probing: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s
     ) -> list[pa.Array]:
+        pairs = self._take_pairs(probing, found, partner, stored)
+        return pairs + [pa.array(np.ones(len(found), dtype=np.bool_))] * len(self.how.padded)
+
+    def _take_pairs(
+        self, probing: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s
+    ) -> list[pa.Array]:
         sides = self.plan.condition.sides
         mine = probing.select(sides[self.side].columns).take(found).columns
         theirs = partner.select(sides[self.side.other].columns).take(stored).columns
-        pairs = [*mine, *theirs] if self.side is Side.LEFT else [*theirs, *mine]
-        return pairs + [pa.array(np.ones(len(found), dtype=np.bool_))] * len(self.how.padded)
+        return [*mine, *theirs] if self.side is Side.LEFT else [*theirs, *mine]
 
     def _make_alone(self, batch: pa.RecordBatch, rows: Int64s, table: pa.Schema) -> list[pa.Array]:
         """Make the rows of tuples without their partners."""
+        if not self.how.has_pairs:
+            return list(batch.select(self.plan.condition.sides[self.side].columns).take(rows).columns)
+        return [*self._pad(batch, rows, table), pa.array(np.zeros(len(rows), dtype=np.bool_))]
+
+    def _pad(self, batch: pa.RecordBatch, rows: Int64s, table: pa.Schema) -> list[pa.Array]:
+        """Take tuples, and NULL in the columns of the table."""
         sides = self.plan.condition.sides
         mine = batch.select(sides[self.side].columns).take(rows).columns
-        if not self.how.has_pairs:
-            return list(mine)
         nothing = [pa.nulls(len(rows), table.field(name).type) for name in sides[self.side.other].columns]
-        both = [*mine, *nothing] if self.side is Side.LEFT else [*nothing, *mine]
-        return [*both, pa.array(np.zeros(len(rows), dtype=np.bool_))]
+        return [*mine, *nothing] if self.side is Side.LEFT else [*nothing, *mine]
 
 
 def _select_passing(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:

@@ -7,9 +7,10 @@ from hashlib import blake2b
 from thetastream.conditions import Phrase, Predicate
 from thetastream.core.how import How
 from thetastream.core.sides import Side
+from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.engine.lookup import Lookup
 from thetastream.engine.store.box import IndexPlan
-from thetastream.families.answers import describe_answers
+from thetastream.families.answers import carry_residual, describe_answers, describe_candidates
 from thetastream.families.pairs.flow import describe_pairs
 from thetastream.lowering.lower import lower
 from thetastream.lowering.physical import PhysicalPlan
@@ -31,10 +32,16 @@ class LookupPlan:
         """Describe how tuples become results."""
         plan = self.physical
         index = IndexPlan(plan.condition, self.table, plan.indexes[self.table])
-        output = describe_pairs(plan.sides, plan.residual)
-        if not plan.how.is_inner:
-            output = describe_answers(plan.sides, plan.how)
-        return LookupFlow(self._name(), Lookup(index, plan.how, plan.ranking), plan.sides, output)
+        lookup = Lookup(index, plan.how, plan.ranking)
+        if plan.how.is_inner:
+            return LookupFlow(self._name(), lookup, plan.sides, describe_pairs(plan.sides, plan.residual))
+        answers = describe_answers(plan.sides, plan.how)
+        if not plan.residual:
+            return LookupFlow(self._name(), lookup, plan.sides, answers)
+        left, right = plan.condition.sides
+        columns = CandidateColumns(plan.how, (left.columns, right.columns), plan.ranking)
+        lookup = replace(lookup, candidates=columns)
+        return LookupFlow(self._name(), lookup, plan.sides, answers, describe_candidates(plan, columns))
 
     def _name(self) -> str:
         """Name the join by what the user wrote and by the columns that it needs."""
@@ -85,10 +92,9 @@ def plan_lookup(
     left, right = (replace(one, is_streaming=False, event_time=None).narrowed for one in inputs)
     on = tuple(phrase.text for phrase in phrases)
     query = Query((left, right), on, tuple(phrases), tuple(predicates), how=how)
-    physical = lower(query, resolver).physical
+    _, lowered = carry_residual(query, lower(query, resolver), resolver)
+    physical = lowered.physical
     condition = physical.condition
     if not is_declared and how.nearest is None and not (condition.dimensions or condition.measured):
         return "no inequality, band or measure narrows what an index would read"
-    if physical.residual and not how.is_inner:
-        return f"Spark evaluates {physical.residual[0]}"
     return LookupPlan(physical, table)

@@ -27,11 +27,12 @@ import pyarrow as pa
 from pyarrow import fs
 
 from thetastream.core.blocks import drop_fillers, gather
-from thetastream.core.columns import HASH
+from thetastream.core.columns import DECIDED, HASH
 from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder, hide_secrets, is_uri, make_private
 from thetastream.core.keys import Int64s
 from thetastream.engine.counters import Counters
+from thetastream.engine.decided_lookup import LookupDecider
 from thetastream.engine.lookup import PROBES_AT_ONCE, Lookup, TableRuns
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run, build
@@ -91,7 +92,10 @@ class LookupFlow:
     sides: tuple[SidePlan, SidePlan]
     """How the tuples of the stream, and the rows of the table, become blocks."""
     output: Output
-    """The columns that leave the lookup, and those that the user gets."""
+    """The columns of results, and those that the user gets."""
+    candidates: Output | None = None
+    """The candidate pairs that leave the lookup, if Spark evaluates a part of the condition behind it, and
+    tuples are answered."""
 
     @property
     def table(self) -> SidePlan:
@@ -480,8 +484,28 @@ def make_lookup_step(
             counters.probed += batch.num_rows
             pieces = count_emitted(flow.lookup.answer(batch, runs), counters)
             for found in gather_batches(pieces, results):
-                counters.matched += found.num_rows
+                has_tuples = flow.candidates is not None
+                counters.matched += found.column(DECIDED).null_count if has_tuples else found.num_rows
                 yield found
         yield build_counters_batch(task.partition, counters, results)
+
+    return run
+
+
+def make_deciding_step(flow: LookupFlow, results: pa.Schema) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Make the step that answers tuples, from the candidate rows that Spark has left.
+
+    Parameters
+    ----------
+    flow : LookupFlow
+        One with candidates.
+    results : pyarrow.Schema
+        The columns of results.
+    """
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        decider = LookupDecider(flow.lookup)
+        pieces = (columns for rows in map(drop_fillers, batches) for columns in decider.answer(rows))
+        return gather_batches(pieces, results)
 
     return run

@@ -127,8 +127,8 @@ def plan_batch_lookup(request: JoinRequest, frames: Mapping[str, DataFrame]) -> 
         return None
     inputs = given[0], given[1]
     plan = plan_lookup(inputs, request.conjuncts, request.predicates, how, request.resolver, table=table)
-    if isinstance(plan, str):
-        return None
+    if isinstance(plan, str) or (plan.physical.residual and not how.is_inner):
+        return None  # units cross an exchange once more, and candidate pairs cross the workers twice
     seconds = f"sending both to units would take {units_s:.2g} s of a core, staging {lookup_s:.2g} s"
     why = seconds if how.nearest is None else "units would keep the best partners of each row in memory"
     sizes = f"Spark estimates {left:,} bytes of {given[0].alias} and {right:,} of {given[1].alias}"
