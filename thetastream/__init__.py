@@ -27,6 +27,7 @@ from thetastream.spark.end_of_input import finish
 from thetastream.spark.event_time import by_arrival
 from thetastream.spark.fork import fork
 from thetastream.spark.observe.export import export_metrics
+from thetastream.spark.observe.live import watch
 from thetastream.spark.observe.metrics import metrics
 from thetastream.spark.session.configure import configure, local_session
 from thetastream.spark.sinks.changes import apply_changes
@@ -89,6 +90,7 @@ __all__ = [
     "subscribe",
     "types",
     "versions",
+    "watch",
     "with_watermark",
     "within_metres",
     "write",

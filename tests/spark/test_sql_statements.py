@@ -7,6 +7,7 @@ import pytest
 
 import thetastream as th
 from tests.support.streams import replay
+from thetastream.stores.registry import read_store
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::thetastream.errors.CrossJoinWarning", "ignore::thetastream.errors.UnboundedStateWarning"
@@ -175,6 +176,15 @@ def test_streams_are_inserted_and_refuse_what_has_no_end(spark, tables, tmp_path
         spark.catalog.dropTempView("st_pairs")
     wanted = Counter((r[0], s[0]) for r, s in PAIRS if r[1] == s[1] > 0)
     assert bag(spark.read.parquet(f"{tmp_path}/out").select("a", "b")) == wanted
+    place = f"delta:{tmp_path}/kept"
+    joined = "r JOIN s USING (k) WHERE r.v > s.w WITHIN 5 seconds"
+    kept = f"INSERT INTO Store.`{place}` SELECT r.id, s.id AS o FROM {joined}"
+    th.insert(spark, kept, streams, checkpoint=f"{tmp_path}/e", trigger="available now").awaitTermination()
+    found = read_store(place).read()
+    every = Counter((r[0], s[0]) for r, s in PAIRS if r[1] == s[1])
+    assert Counter(zip(found["id"].to_pylist(), found["o"].to_pylist(), strict=True)) == every
+    with pytest.raises(th.QueryError, match="store must name a kind of store, and 'parkett' is none"):
+        th.insert(spark, kept.replace(place, f"parkett:{tmp_path}/kept"), streams)
     grouped = "INSERT INTO out SELECT r.k, count(*) FROM r, s GROUP BY r.k"
     with pytest.raises(th.QueryError, match="SINK_MODE"):
         th.insert(spark, grouped, streams, sinks, checkpoint=f"{tmp_path}/d")

@@ -68,6 +68,7 @@ def list_calls(store: th.ParquetStore) -> list[Call]:
         (th.metrics, {"query": None}),
         (th.statistics, {"query": None}),
         (th.versions, {"query": None}),
+        (th.watch, {"query": None}),
         (th.stage, {"table": None}),
         (th.finish, {"start": print, "checkpoint": "nowhere"}),
         (th.fork, {"checkpoint": "nowhere", "target": "new"}),

@@ -9,6 +9,7 @@ from typing import Any
 
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import hide_secrets
+from thetastream.core.html import render_facts, render_rows
 from thetastream.models.base import Model
 from thetastream.runtime.control.newest_offset import (
     NewestOffset,
@@ -156,6 +157,18 @@ class ControlHandle:
             hold tuples without a copy.
         """
         return self._find().describe(self._count_held())
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the generations of units, and the last requests."""
+        status = self.status()
+        facts = {name: status[name] for name in ("version", "max_units", "shed_factor", "policy")}
+        rows = [
+            (one["model"], len(one["units"]), one["since"], len(one["leaving"]), one["held"])
+            for one in status["generations"]
+        ]
+        generations = render_rows(("model", "units", "since epoch", "leaving", "stored tuples"), rows)
+        requests = render_rows(("request", "what became of it"), status["requests"].items())
+        return render_facts(f"Join {self.name}", facts) + generations + requests
 
     def _count_held(self) -> dict[int, int] | None:
         """Count the stored tuples of each unit; None if the query does not run in this process."""

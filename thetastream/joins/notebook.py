@@ -6,6 +6,9 @@ from html import escape
 from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
 
+_TABLE = 'style="table-layout:fixed;width:100%;max-width:80em"'
+_WIDTHS = '<colgroup><col style="width:22%"/><col style="width:44%"/><col style="width:34%"/></colgroup>'
+"""The same for all tables, so that their columns line up."""
 _CELL = 'style="text-align:left;vertical-align:top;white-space:pre-wrap;font-family:monospace"'
 
 
@@ -26,17 +29,20 @@ def render_html(title: str, models: Sequence[Model], explanation: Sequence[Secti
         f"<div>{escape(model.describe())}</div></div>"
         for model in models
     )
-    stages = "".join(map(_render_section, explanation))
+    stages = "".join(_render_section(section, is_open=not n) for n, section in enumerate(explanation))
     return f"<div><b>{escape(title)}</b><div>{pictures}</div>{stages}</div>"
 
 
-def _render_section(section: Section) -> str:
+def _render_section(section: Section, is_open: bool = True) -> str:
+    """Return a section that can be opened and closed. The sections inside it are open with it."""
     title = escape(section.title)
     if not (section.facts or section.sections):
         return f"<div>{title}</div>"
     rows = "".join(map(_render_fact, section.facts))
-    inner = (f"<table>{rows}</table>" if rows else "") + "".join(map(_render_section, section.sections))
-    return f"<details open='open'><summary>{title}</summary>{inner}</details>"
+    inner = (f"<table {_TABLE}>{_WIDTHS}{rows}</table>" if rows else "") + "".join(
+        map(_render_section, section.sections)
+    )
+    return f"<details{' open=' + repr('open') if is_open else ''}><summary>{title}</summary>{inner}</details>"
 
 
 def _render_fact(fact: Fact) -> str:

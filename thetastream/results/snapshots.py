@@ -7,6 +7,7 @@ from typing import Any
 
 from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
+from thetastream.core.html import render_rows
 from thetastream.core.spans import Duration, read_span, to_micros
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -159,3 +160,11 @@ class Snapshot:
     def from_json(cls, values: Mapping[str, Any]) -> "Snapshot":
         """Read what ``as_json`` returned."""
         return cls(**{**values, "epochs": tuple(values["epochs"])})
+
+
+class SnapshotList(list[Snapshot]):
+    """Snapshots, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [(one.number, f"{one.at:%Y-%m-%d %H:%M:%S}", one.rows, one.reason) for one in self]
+        return render_rows(("snapshot", "at, UTC", "rows", "reason"), rows)

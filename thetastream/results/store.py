@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from thetastream.core.cancellation import find_net
 from thetastream.core.columns import CHANGE_TYPE, INSERT
 from thetastream.core.errors import QueryError, StoreError
+from thetastream.core.html import render_facts
 from thetastream.core.spans import Duration
 from thetastream.results.backend import Backend, make_unreachable
 from thetastream.results.description import Description
@@ -37,7 +38,7 @@ from thetastream.results.history import CommittedRows, History, make_entry, make
 from thetastream.results.ledger import CommittedEpoch, Ledger
 from thetastream.results.log import NO_SEAL, Log
 from thetastream.results.selection import Selection
-from thetastream.results.snapshots import EACH_EPOCH, Snapshot, Snapshots
+from thetastream.results.snapshots import EACH_EPOCH, Snapshot, SnapshotList, Snapshots
 from thetastream.results.staged import Origin, Stage, Staged
 from thetastream.results.upkeep import (
     Upkeep,
@@ -49,6 +50,8 @@ from thetastream.results.upkeep import (
 )
 from thetastream.results.writer import UNKNOWN_WRITER, Writer, find_predecessor, is_new, refuse_second
 
+SHOWN_SNAPSHOTS = 8
+"""The number of snapshots that a notebook shows of a store."""
 SnapshotChoice = int | Snapshot | str | datetime | None
 """The snapshot that a reader names: by its number, or as the last one at a time. None means all results."""
 NO_PUNCTUATIONS: Mapping[str, int] = {}
@@ -337,7 +340,7 @@ class Store(ABC):
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """List the snapshots whose number is greater than ``after``, in order."""
-        return [one for one in self.read_history().snapshots if one.number > after]
+        return SnapshotList(one for one in self.read_history().snapshots if one.number > after)
 
     def open(
         self,
@@ -435,6 +438,19 @@ class Store(ABC):
             if error is not None:
                 raise error
             return found
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: what the store has, and its last snapshots."""
+        try:
+            held, history = self.description, self.read_history()
+        except StoreError as error:
+            return render_facts(f"{self.kind} store {self.name}", {"state": error.message})
+        rows = sum(one.staged.rows for one in history.held)
+        columns = ", ".join(f"{field.name} {field.type}" for field in held.schema)
+        facts = {"columns": columns, "time": held.time or "none", "keys": ", ".join(held.keys) or "none"}
+        facts |= {"rows": f"{rows:,}", "snapshots": f"{len(history.snapshots):,}"}
+        shown = SnapshotList(history.snapshots[-SHOWN_SNAPSHOTS:])
+        return render_facts(f"{self.kind} store {self.name}", facts) + shown._repr_html_()
 
     def read_history(self) -> History:
         """Read all commits."""

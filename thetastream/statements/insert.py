@@ -1,6 +1,7 @@
 """``th.insert`` runs ``INSERT INTO sink SELECT ...``: it writes the rows of a statement into a sink.
 
-A sink is one that the caller names, files (parquet.`folder`), or a table of the session.
+A sink is one that the caller names, files (parquet.`folder`), a store (store.`address`), or a table of the
+session.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from thetastream.spark.arguments import refuse_other_sessions
 from thetastream.spark.changes import keep_groups
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 from thetastream.statements.sql import run_script
+from thetastream.stores.registry import read_store
 
 if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Input
@@ -59,7 +61,8 @@ def insert(
     spark : SparkSession
     text : str
         ``INSERT INTO sink [(columns)] SELECT ...``, with CREATE VIEW statements before it if needed. The sink
-        is a name of ``sinks``, a folder of files such as ``parquet.`out/pairs```, or a table of the session.
+        is a name of ``sinks``, a folder of files such as ``parquet.`out/pairs```, a store such as
+        ``store.`postgresql:///results?table=pairs```, or a table of the session.
         Columns go into a table by position, as in Spark.
     streams : mapping of name to DataFrame, optional
         As in ``thetastream.sql``.
@@ -185,9 +188,12 @@ def _find_sink(
             return _Sink(str(options["format"]), {k: v for k, v in options.items() if k != "format"})
     if len(names) == 2 and names[0].lower() in FILE_SINKS:
         return _Sink(names[0].lower(), {"path": names[1]})
+    if len(names) == 2 and names[0].casefold() == STORE:
+        return _Sink("", {}, SinkStore(read_store(names[1])))
     if not spark.catalog.tableExists(head.name):
         given = f"none of the sinks ({', '.join(sinks)}), " if sinks else ""
-        what = f"{head.name!r} is {given}no table of the session, and no folder such as parquet.`path`"
+        what = f"{head.name!r} is {given}no table of the session, and no folder or store"
+        what += ", as parquet.`path` and store.`path` are"
         raise make_error_at(text, head.start, what, "UNKNOWN_SINK")
     return None
 

@@ -59,6 +59,10 @@ def test_html_shows_what_each_fact_is_about_its_value_and_the_reason():
         [None, "nothing the index can use", None],
     ]
     assert [summary.text for summary in page.iter("summary")] == ["Rewritten", "Step 1", "Parsed", "Shaped"]
+    # The first section is open, and the columns of all tables have the same widths.
+    sections = [(part.find("summary").text, part.get("open")) for part in page.findall("details")]
+    assert sections == [("Rewritten", "open"), ("Step 1", None), ("Shaped", None)]
+    assert len({ElementTree.tostring(table.find("colgroup")) for table in page.iter("table")}) == 1
 
 
 def test_text_shows_sections_of_sections_under_their_titles():

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from pyspark import cloudpickle
@@ -39,6 +40,9 @@ def test_status_knows_when_a_generation_began(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "offsets" / "0").write_text("\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])]))
     (generation,) = control(tmp_path).status()["generations"]
     assert (generation["model"], generation["since"]) == ("Split(cores=3)", 2)
+    page = ElementTree.fromstring(f"<div>{control(tmp_path)._repr_html_()}</div>")
+    cells = ["".join(cell.itertext()) for cell in page.iter("td")]
+    assert {"Split(cores=3)", "0.08", "accepted"} <= set(cells)
     assert len(run.spark.control.list_plans()) == 3
 
 
