@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from thetastream.app.job.document import parse_job, read_job
-from thetastream.app.job.run import describe_epoch
+from thetastream.app.job.run import describe_epoch, describe_sink
+from thetastream.app.job.spec import SinkSpec
 from thetastream.core.errors import InvalidQuery, QueryError
 from thetastream.core.shed import Shed
 from thetastream.lowering.statistics import Statistics
@@ -253,3 +254,10 @@ def test_lag_is_told_of_live_streams_only():
     epoch = {"epoch": 1, "tuples": 5, "tuples_per_s": 5, "seconds": 1.0, "watermark": None, "lag_s": 2.5}
     assert "2.5 s behind" in describe_epoch(epoch)
     assert "behind" not in describe_epoch({**epoch, "lag_s": 1e9})
+
+
+def test_the_explanation_of_a_job_says_who_writes_its_results():
+    to_files = SinkSpec("parquet", "out")
+    assert describe_sink(to_files).facts[0].value.startswith("parquet: Spark hands rows to its own sink")
+    to_store = SinkSpec("", kept=SinkStore(ParquetStore("/out")))
+    assert describe_sink(to_store).facts[0].value.startswith("ParquetStore(path='/out'): rows are written as")

@@ -21,7 +21,7 @@ from thetastream.app.job.decoding import DeadLetters, decode
 from thetastream.app.job.document import SQL, Document
 from thetastream.app.job.files import read_file
 from thetastream.app.job.schemas import Columns
-from thetastream.app.job.spec import REPLAY, Job, SourceSpec, write_option
+from thetastream.app.job.spec import REPLAY, Job, SinkSpec, SourceSpec, write_option
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import find_inputs
 from thetastream.core.columns import CHANGE_TYPE
@@ -31,6 +31,7 @@ from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.joins.changes import DEBEZIUM, UPSERT
 from thetastream.lowering.domains import quote
+from thetastream.lowering.report import Fact, Section, print_sections
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
@@ -115,7 +116,17 @@ def join_streams(spark: SparkSession, job: Job) -> DataFrame:
 
 def explain_job(spark: SparkSession, job: Job) -> str:
     """Explain the plan of a job. If the job has errors, raise all of them, also those that Spark finds."""
-    return explain(spark, job.sql, _read_inputs(spark, job), job.model, job.options)
+    plan = explain(spark, job.sql, _read_inputs(spark, job), job.model, job.options)
+    return f"{plan}\n{print_sections([describe_sink(job.sink)])}"
+
+
+def describe_sink(sink: SinkSpec) -> Section:
+    """Say who writes the results of a job: units write into stores only."""
+    if sink.kept is None:
+        what = f"{sink.format}: Spark hands rows to its own sink. Units write into a store only"
+    else:
+        what = f"{sink.kept.store}: rows are written as 'Writing into a store' says"
+    return Section("Sink of the job", (Fact("", what),))
 
 
 def stage_tables(spark: SparkSession, job: Job, names: Sequence[str]) -> Iterator[dict[str, Any]]:
