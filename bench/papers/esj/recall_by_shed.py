@@ -15,14 +15,18 @@ import pyarrow as pa
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.core.internals import CellCounts, Shedding, Side, find_placing
 from bench.core.query import Query
+from bench.core.replay import replay
 from bench.papers import inputs
 from thetastream import Shed
+from thetastream.models import Biclique
 
 EPOCHS = 20
 EXPONENTS = (0.0, 0.8, 1.2)
 NAMES = tuple(f"Zipf {exponent:g}" for exponent in EXPONENTS)
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 RANDOM, SEMANTIC, KNOWN = "random", "semantic", "full knowledge"
+CHECKED = 0.5
+"""The share at which units join the kept tuples too."""
 LOAD = 1_000_000
 
 
@@ -62,7 +66,12 @@ def measure(run: Run) -> Verdict:
                 run.announce(f"{query.name}, {kind}, {share:.0%}")
                 left, right = drop_known(query, share) if kind == KNOWN else shed_tuples(query, kind, share)
                 n_kept = left.num_rows + right.num_rows
-                found = query.of(left, right).expected
+                kept = query.of(left, right)
+                found = kept.expected
+                if share == CHECKED:
+                    steps = list(replay(kept, Biclique((1, 1)), EPOCHS))
+                    what = f"{query.name}, {kind}, {share:.0%}"
+                    run.check(what, found, sum(step.results for step in steps))
                 run.add(
                     query=query.name,
                     setting=kind,

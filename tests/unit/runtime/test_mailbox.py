@@ -173,7 +173,7 @@ def test_messages_of_a_refused_epoch_are_not_read_before_those_of_the_epoch_befo
 @pytest.mark.parametrize(
     ("announced", "hint"),
     [
-        (Announcement("box", 7, [0, 2]), "it is gone; put it back$"),
+        (Announcement("box", 7, [0, 2]), "it is gone; put it back\n"),
         (Announcement("box", 6, [0, 1, 2]), "put it back, remove the newest offset"),
         (None, "put it back, remove the newest offset"),
     ],

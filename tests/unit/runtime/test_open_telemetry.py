@@ -24,6 +24,7 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
     """The listener of a session that does not exist."""
     one = Listener()
     monkeypatch.setattr(export, "watch_queries", lambda spark: one)
+    monkeypatch.setattr(export, "refuse_other_sessions", lambda function, spark: None)
     return one
 
 
