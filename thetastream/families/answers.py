@@ -88,13 +88,14 @@ class _AnsweringUnits:
     unit: UnitSpec
     how: How
     ranking: PairRanking | None
+    drops_replaced: bool = False
 
     def build(self, model: Model) -> EngineSpec:
         """Build the spec of units that evaluate the whole condition."""
         join = TwoStreamSpec(self.unit, model)
-        return (
-            AnswersSpec(join, self.how) if self.ranking is None else NearestSpec(join, self.how, self.ranking)
-        )
+        if self.ranking is None:
+            return AnswersSpec(join, self.how)
+        return NearestSpec(join, self.how, self.ranking, self.drops_replaced)
 
     def build_first(self, model: Model) -> CandidatesSpec:
         """Build the spec of units that emit candidate pairs, of which Spark evaluates the residual."""
@@ -176,7 +177,7 @@ class AnswersPlan(TwoStreamPlan):
         return replace(flow, waits_by=times)
 
     def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
-        units = _AnsweringUnits(describe_unit(plan), plan.how, plan.ranking)
+        units = _AnsweringUnits(describe_unit(plan), plan.how, plan.ranking, plan.drops_replaced)
         answers = describe_answers(plan.sides, plan.how)
         if not plan.residual:
             return (self.make_stage(units.build, answers),)

@@ -131,8 +131,10 @@ def lower(
         same=tuple(rewritten.same),
         measured=measured,
     )
+    drops_replaced = _can_drop_replaced(query, rewritten, condition, ranked)
     if query.counts is None:
-        warn_of_unbounded_state(query.streams, compute_lifetimes(window))
+        left_us, right_us = compute_lifetimes(window)
+        warn_of_unbounded_state(query.streams, (left_us, 0 if drops_replaced else right_us))
     ranking, values = _build_ranking(ranked, rewritten)
     if isinstance(ranking, MeasuredRanking) and not (condition.predicates or rewritten.residual):
         condition = replace(condition, ranked=ranking.pair)
@@ -151,6 +153,7 @@ def lower(
         on=list_conditions(query.on, query.predicates),
         how=query.how,
         ranking=ranking,
+        drops_replaced=drops_replaced,
         unit_checks=tuple(
             (text, tuple(_build_check(check, rewritten) for check in checks))
             for text, checks in rewritten.replaceable.items()
@@ -277,6 +280,23 @@ def _build_check(check: Check, rewritten: Rewritten) -> PythonPredicate:
     )
     name = f"{left} {right} {check.comparison}".replace(".", "_")  # a dot would end the name of a module
     return PythonPredicate(name, check.comparison, ("left", "right"), (((VALUE, left),), ((VALUE, right),)))
+
+
+def _can_drop_replaced(
+    query: Query, rewritten: Rewritten, condition: Condition, ranked: LoweredRanking | LoweredMeasure | None
+) -> bool:
+    """Whether a right tuple is no partner any more when later ones with its keys are before the watermark.
+
+    This is so if the latest partner before a left tuple is its nearest one, and equal keys are all that a
+    pair needs: later left tuples then find the later right tuples, which are nearer.
+    """
+    window, right = condition.window, query.streams[1]
+    if query.counts is not None or window is None or window.point is not Side.LEFT or window.low is None:
+        return False
+    if condition.dimensions or condition.predicates or rewritten.residual or right.change_type is not None:
+        return False
+    is_latest = isinstance(ranked, LoweredRanking) and ranked.prefers_latest(right)
+    return is_latest and window.low.delta >= 0
 
 
 def _build_ranking(

@@ -117,6 +117,8 @@ class PhysicalPlan:
 
     ranking: PairRanking | None = None
     """How the partners of a tuple are ranked, if only the nearest are results."""
+    drops_replaced: bool = False
+    """Whether later right tuples with equal keys replace one, once the watermark has passed them."""
     unit_checks: tuple[tuple[str, tuple[PythonPredicate, ...]], ...] = ()
     """For conjuncts of the residual, comparisons of keys by which units can evaluate them instead."""
 

@@ -20,7 +20,7 @@ from thetastream.core.how import DISTANCE, Nearest, Ranking
 from thetastream.core.measure import PairMeasure
 from thetastream.core.spark_types import is_integral, parse_decimal
 from thetastream.lowering.domains import find_domain, write_key
-from thetastream.lowering.query import Query, Resolver
+from thetastream.lowering.query import Query, Resolver, Stream
 from thetastream.lowering.rewrite_measures import read_measure
 
 
@@ -30,6 +30,17 @@ class LoweredRanking:
 
     ranking: Ranking
     texts: tuple[str | None, str | None]
+    right: Phrase | None = None
+    """The expression over the right stream, if pairs are ranked by one."""
+
+    def prefers_latest(self, stream: Stream) -> bool:
+        """Whether the latest partner, by the event time of the right stream ``stream``, is the nearest."""
+        if self.right is None or stream.event_time is None or self.ranking.is_abs or self.ranking.is_flipped:
+            return False
+        if self.ranking.has_left is self.ranking.is_descending:  # l - r ASC, or r DESC
+            return False
+        names = [token.name.casefold() for token in self.right.bare().tokens if token.text != "."]
+        return names == [stream.alias.casefold(), stream.event_time.casefold()]
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
             raise _make_error(nearest, f"its type is {type_ or 'unknown'}")
         text = _write_value(phrase, type_, type_)
         ranking = Ranking(nearest.k, domain, side == 0, side == 1, is_single=type_ == "float", **order)
-        return LoweredRanking(ranking, (text, None) if side == 0 else (None, text))
+        return LoweredRanking(ranking, (text, None) if side == 0 else (None, text), phrase if side else None)
     sign = find_last_additive(inner)
     if len(named) != 2 or sign is None or inner.tokens[sign].kind != "DASH":
         raise _make_error(nearest, "it has another form")
@@ -119,7 +130,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         texts.reverse()
     assert domain is not None
     ranking = Ranking(nearest.k, domain, True, True, is_flipped, is_abs, common == "float", **order)
-    return LoweredRanking(ranking, (texts[0], texts[1]))
+    return LoweredRanking(ranking, (texts[0], texts[1]), parts[right])
 
 
 def _cut_order(phrase: Phrase) -> tuple[Phrase, bool, bool]:

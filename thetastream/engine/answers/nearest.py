@@ -12,6 +12,10 @@ searched, wherever a sample says that tuples have many partners:
 
     new left tuples        search the stored right tuples, of which those of the epoch are part
     stored left tuples     search the new right tuples
+
+*Versions.* In an as-of join, a right tuple is a version of its keys, and the latest one before a left tuple
+is its partner. Later left tuples are after the watermark w. So of the versions of a key at or before w, they
+need the latest k only, and the unit drops the others when they are many.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +38,12 @@ from thetastream.engine.answers.best_partners import (
     mark_partners,
     pair_with_best,
 )
-from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, read_sign_column
+from thetastream.engine.answers.unit import (
+    FORGET_ROWS,
+    AnsweringUnit,
+    AnswersState,
+    read_sign_column,
+)
 from thetastream.engine.clock import Clock
 from thetastream.engine.store.box import build_box, locate_key_column
 from thetastream.engine.store.chained_index import ChainedIndex
@@ -51,6 +60,8 @@ class NearestState:
 
     answers: AnswersState = field(default_factory=AnswersState)
     best: BestState = field(default_factory=BestState)
+    n_kept: int = 0
+    """The number of right tuples when those that are replaced were dropped for the last time."""
 
 
 class NearestUnit(AnsweringUnit):
@@ -64,9 +75,12 @@ class NearestUnit(AnsweringUnit):
         slot: int,
         state: NearestState,
         store: SegmentStore,
+        drops_replaced: bool = False,
     ) -> None:
         super().__init__(join, how, slot, state.answers, store)
         self._ranking = ranking
+        self._drops_replaced = drops_replaced
+        self._n_kept = state.n_kept
         plan = self._spec.plans[Side.RIGHT]
         can_order = self._spec.counts is None and not self._signed[Side.RIGHT] and can_search(plan)
         self._ordered = ranking.ordered if can_order else None
@@ -78,7 +92,7 @@ class NearestUnit(AnsweringUnit):
     @property
     def state(self) -> Any:
         """The current state."""
-        return NearestState(super().state, self._best.state)
+        return NearestState(super().state, self._best.state, self._n_kept)
 
     def _join_in_parts(self, left: Arrivals, right: Arrivals) -> Iterator[Matches]:
         if self._ordered is None:
@@ -180,6 +194,22 @@ class NearestUnit(AnsweringUnit):
             alone = cancel(batch.take(np.flatnonzero(~has_partner)))
             if alone.num_rows:
                 yield from self._answer_unmatched(side, alone)
+
+    def expire(self, clock: Clock) -> None:
+        """Drop what no tuple of a later epoch can join, and the versions that later ones replace."""
+        super().expire(clock)
+        index, condition = self._indexes[Side.RIGHT], self._spec.condition
+        n_held = sum(meta.n_rows for meta in index.segments)
+        if not self._drops_replaced or clock.watermark_us is None or n_held <= 2 * self._n_kept + FORGET_ROWS:
+            return
+        assert condition.window is not None
+        assert condition.window.low is not None
+        until_us = clock.watermark_us - int(condition.window.low.delta)
+        keys = [locate_key_column(equality.right) for equality in condition.equalities]
+        same = [right for _, right in condition.same]
+        n_dropped = index.drop_replaced(keys, same, until_us, self._ranking.k)
+        self.counters.expired += n_dropped
+        self._n_kept = n_held - n_dropped
 
     def _drop_cancelled(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
         yield from super()._drop_cancelled(side, batch)

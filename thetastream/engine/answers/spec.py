@@ -60,13 +60,15 @@ class NearestSpec(AnswersSpec):
     """A join of two streams that finds the nearest partners of each left tuple."""
 
     ranking: PairRanking
+    drops_replaced: bool = False
+    """Whether later right tuples with equal keys replace one, once the watermark has passed them."""
 
     state_type: ClassVar[type[Any]] = NearestState
 
     def open(self, slot: int, state: NearestState, open_store: OpenStore) -> NearestUnit:  # type: ignore[override]
         """Open the unit ``slot``."""
         store = open_store(self.join.unit.plans)
-        return NearestUnit(self.join, self.how, self.ranking, slot, state, store)
+        return NearestUnit(self.join, self.how, self.ranking, slot, state, store, self.drops_replaced)
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,11 @@ from thetastream.core.cancellation import (
     find_counterparts,
     find_left,
     list_columns,
+    number_rows,
     read_signs,
 )
 from thetastream.core.columns import TUPLE
+from thetastream.core.how import select_nearest
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.engine.store.box import IndexPlan, StoredStream
 from thetastream.engine.store.probing import Candidates, probe_segments
@@ -249,6 +251,38 @@ class ChainedIndex:
             run = self._store.get(meta)
             n_dropped += self._keep(meta, run, choose(run.payload))
         return n_dropped
+
+    def drop_replaced(self, keys: Sequence[int], same: Sequence[str], until_us: int, k: int) -> int:
+        """Drop the tuples at or before ``until_us`` of which ``k`` later ones are there too, with equal keys.
+
+        Parameters
+        ----------
+        keys : sequence of int
+            The columns of the key rows that must be equal.
+        same : sequence of str
+            The columns of the payload that must be equal.
+        until_us : int
+            An event time in microseconds.
+        k : int
+            How many of the latest tuples of a key are kept, with those that have the time of the last one.
+
+        Returns
+        -------
+        int
+            The number of dropped tuples.
+        """
+        runs = [(meta, self._store.get(meta)) for meta in self.segments]
+        rows = np.concatenate([run.rows for _, run in runs])
+        columns = [pa.array(np.zeros(len(rows), dtype=np.int64)), *(pa.array(rows[:, key]) for key in keys)]
+        payload = concat([run.payload.select(same) for _, run in runs]) if same else None
+        groups = number_rows([*columns, *([] if payload is None else payload.columns)])
+        old = np.flatnonzero(rows[:, 0] <= until_us)
+        is_kept = np.ones(len(rows), dtype=np.bool_)
+        is_kept[old] = False
+        is_kept[old[select_nearest(groups[old], -rows[old, 0], k)]] = True
+        ends = np.cumsum([run.n_rows for _, run in runs])
+        parts = np.split(is_kept, ends[:-1])
+        return sum(self._keep(meta, run, mine) for (meta, run), mine in zip(runs, parts, strict=True))
 
     def _keep(self, meta: SegmentMeta, run: Run, is_kept: npt.NDArray[np.bool_]) -> int:
         """Keep some tuples of a segment, and drop the others; return the number of those."""

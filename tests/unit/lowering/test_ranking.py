@@ -1,0 +1,44 @@
+"""Which as-of joins may drop right tuples that later ones replace."""
+
+import warnings
+from typing import Any
+
+import pytest
+
+from tests.support.requests import make_request
+from thetastream.core.how import Nearest, find_nearest
+from thetastream.families.answers import ANSWERS
+from thetastream.lowering.query import UnboundedStateWarning
+
+BEFORE = "a.k = b.k AND a.ts >= b.ts"
+
+
+def plan(on: str, by: str, **asked: Any) -> Any:
+    return ANSWERS.plan(make_request(on, how=find_nearest(Nearest(1, by=by)), **asked))
+
+
+@pytest.mark.parametrize("within_us", [None, 5_000_000])
+@pytest.mark.parametrize("by", ["a.ts - b.ts", "b.ts DESC"])
+def test_later_versions_replace_a_version(by: str, within_us: int | None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnboundedStateWarning)
+        assert plan(BEFORE, by, within_us=within_us).physical.drops_replaced
+
+
+@pytest.mark.parametrize(
+    ("on", "by"),
+    [
+        (BEFORE, "b.ts - a.ts"),
+        (BEFORE, "b.ts"),
+        (BEFORE, "a.ts - b.ts DESC"),
+        (BEFORE, "abs(a.ts - b.ts)"),
+        (BEFORE, "a.x - b.x"),
+        (BEFORE, "a.ts DESC"),
+        (f"{BEFORE} AND a.x < b.x", "a.ts - b.ts"),
+        (f"{BEFORE} AND hash(a.x, b.x) > 0", "a.ts - b.ts"),
+        ("a.k = b.k", "a.ts - b.ts"),
+        ("a.k = b.k AND a.ts <= b.ts", "a.ts - b.ts"),
+    ],
+)
+def test_other_right_tuples_may_be_partners_later(on: str, by: str) -> None:
+    assert not plan(on, by).physical.drops_replaced
