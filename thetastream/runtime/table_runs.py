@@ -51,7 +51,7 @@ from thetastream.runtime.table_versions import (
 from thetastream.runtime.task_facts import ReadTask, TaskFacts
 
 Batches = Iterable[pa.RecordBatch]
-RUN_ROWS = 1 << 20
+RUN_ROWS = 1 << 21
 RUN_BYTES = 1 << 27
 """The largest run."""
 KEPT_S = 24 * 3600

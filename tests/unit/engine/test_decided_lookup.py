@@ -81,6 +81,36 @@ def drop_pairs(batch: pa.RecordBatch, flow: LookupFlow) -> pa.RecordBatch:
     return batch.take(pa.array(kept, pa.int64()))
 
 
+def answer(flow: LookupFlow, batch: pa.RecordBatch, runs: TableRuns, size: int) -> Counter[Any]:
+    """Look tuples up, evaluate the residual on batches of some rows, and return the ids of the answers."""
+    assert flow.candidates is not None
+    names = [column.split()[0].strip("`") for column in flow.candidates.columns]
+    pieces = [
+        pa.RecordBatch.from_arrays(columns, names=names)
+        for start in range(0, batch.num_rows, 17)
+        for columns in flow.lookup.answer(batch.slice(start, 17), runs)
+    ]
+    schema = pa.unify_schemas([piece.schema for piece in pieces], promote_options="permissive")
+    whole = pa.Table.from_batches([piece.cast(schema) for piece in pieces]).combine_chunks()
+    left = (drop_pairs(one, flow) for one in whole.to_batches(size))
+    result = pa.schema([(name, KINDS[kind]) for name, kind in map(str.split, flow.output.columns)])
+    shown = [side for side in (flow.lookup.side, flow.lookup.side.other) if side in flow.lookup.how.shown]
+    found: Counter[Any] = Counter()
+    for answers in make_deciding_step(flow, result)(left):
+        ids = [answers.column(find_id(flow, side)).to_pylist() for side in shown]
+        found.update(zip(*ids, strict=True))
+    return found
+
+
+@pytest.mark.parametrize("how", ["left", "anti"])
+def test_beside_an_empty_table_each_tuple_is_alone(how: str) -> None:
+    flow, rows = plan(HOWS[how], Side.RIGHT), draw(random.Random(how), 20, True)
+    table = make_block(flow.sides[Side.RIGHT], [])
+    found = answer(flow, make_block(flow.sides[Side.LEFT], rows), TableRuns([], table.schema), 9)
+    assert found == expect(how, rows, [])
+    assert len(found) == 20
+
+
 @pytest.mark.parametrize("how", ["left", "right", "semi", "anti", "nearest", "nearest left"])
 @pytest.mark.parametrize("size", [3, 1000])
 def test_answers_behind_spark_are_those_of_the_nested_loop(
@@ -97,29 +127,6 @@ def test_answers_behind_spark_are_those_of_the_nested_loop(
             [build(flow.lookup.plan, block.slice(0, 20)), build(flow.lookup.plan, block.slice(20))],
             block.schema,
         )
-        batch = make_block(flow.sides[probing], rows)
-        assert flow.candidates is not None
-        names = [column.split()[0].strip("`") for column in flow.candidates.columns]
-        pieces = [
-            pa.RecordBatch.from_arrays(columns, names=names)
-            for start in range(0, batch.num_rows, 17)
-            for columns in flow.lookup.answer(batch.slice(start, 17), runs)
-        ]
-        schema = pa.unify_schemas([piece.schema for piece in pieces], promote_options="permissive")
-        whole = pa.Table.from_batches([piece.cast(schema) for piece in pieces]).combine_chunks()
-        left = (drop_pairs(one, flow) for one in whole.to_batches(size))
-        result = pa.schema(
-            [(one.split()[0].strip("`"), KINDS[one.split()[1]]) for one in flow.output.columns]
-        )
-        found: Counter[Any] = Counter()
-        for answers in make_deciding_step(flow, result)(left):
-            ids = [
-                answers.column(
-                    next(one.block_column for one in flow.sides[side].carried if one.field == "id")
-                )
-                for side in (probing, stored)
-                if side in flow.lookup.how.shown
-            ]
-            found.update(zip(*(column.to_pylist() for column in ids), strict=True))
+        found = answer(flow, make_block(flow.sides[probing], rows), runs, size)
         assert found == expect("left" if how == "right" else how, rows, table)
         assert found

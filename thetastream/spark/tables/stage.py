@@ -107,8 +107,9 @@ def _divide(flow: LookupFlow, flat: DataFrame, before: Version | None) -> tuple[
     if not names or nbytes is None or nbytes < CUT_BYTES:
         return flat.coalesce(n_tasks), ()
     (name,) = names
-    # A table that has grown to twice its size is cut anew.
-    cuts = () if before is None or len(before.runs) > 2 * len(before.cuts) + 2 else before.cuts
+    # The rows of a range that is too large for one run are divided by chance. If there are many, cut anew.
+    is_fit = before is not None and 2 * len(before.runs) <= 3 * (len(before.cuts) + 1)
+    cuts = before.cuts if before is not None and is_fit else ()
     cuts = cuts or _choose_cuts(flat, name, max(n_tasks, -(-nbytes // RANGE_BYTES)))
     key = F.col(quote(name))
     ends = [F.lit(text).cast(flat.schema[name].dataType) for text in cuts]
