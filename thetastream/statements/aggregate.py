@@ -62,7 +62,9 @@ def aggregate(
         It has one row per group, with the groups first and then the aggregates. Over streams it updates with
         every trigger, or less often with ``every``. Write it in output mode ``update`` (one row per group
         that changed, and the latest row counts) or ``complete``, or in ``append`` if it groups by a window of
-        ``result_time``.
+        ``result_time``. If rows of a stream may be deleted (``thetastream.changes``), only ``count``, ``sum``
+        and ``avg`` are possible. Over streams, the last column ``_change_type`` then says ``delete`` for a
+        group whose last result is gone.
 
     Raises
     ------
