@@ -2,14 +2,15 @@
 
     near      { (a, b) : cosine(a, b) >= 0.9 }
     top       { (a, b) : b is one of the 10 most similar of a, or ties with the last }
+    many      { (a, b) : cosine(a, b) >= -1 }, 10,000 results for each left vector
 
 *In this process*, by CPU time of one thread: the bare product of the matrices, the join by an index as units
 run it, the join by a Python predicate over all pairs, and FAISS if it is installed: its exact index, and its
 graph (HNSW) with the least effort that finds 99 % of the ten most similar, with the time to build it. *As a
-query*: two streams in one epoch (near), and a batch DataFrame beside a table (top), beside a Python predicate
-and beside Spark's own ``nearestByJoin``, which get fewer vectors because they compare pairs one by one. The
-memory is the largest proportional set size of a Python worker. Answers are compared with products in double
-precision. The exit code is 1 if one differs.
+query*: two streams in one epoch (near, many), and a batch DataFrame beside a table (top), beside a Python
+predicate and beside Spark's own ``nearestByJoin``, which get fewer vectors because they compare pairs one by
+one. The memory is the largest proportional set size of a Python worker. Answers are compared with products in
+double precision. The exit code is 1 if one differs.
 """
 
 import argparse
@@ -40,10 +41,13 @@ from bench.core.publishing import publish_table
 from bench.core.rows import Row, find_medians, measure_in_turn
 
 FLOATS, K, LIMIT = 384, 10, 0.9
+LIMITS = {"near": LIMIT, "many": -1.0}
 WINDOW = 20_000
 """Vectors of each input."""
 PREDICATE, OWN = 200, 100
 """Left vectors of a Python predicate, and of Spark's own join."""
+MANY = 1_000, 10_000
+"""Left and right vectors of the case with many results."""
 TILE = 1024, 4096
 FLAT, GRAPH = "FAISS, exact", "FAISS, HNSW with recall 0.99"
 MARGIN = 1e-6
@@ -98,10 +102,11 @@ def count_results(case: str, left: Singles, right: Singles) -> Expected:
     """Count the results by products in double precision."""
     least = most = 0
     x, y = normalise(left), normalise(right)
-    for start in range(0, len(x), TILE[0]):
-        values = x[start : start + TILE[0]] @ y.T
-        limit: Any = LIMIT if case == "near" else np.partition(values, -K, axis=1)[:, -K][:, None]
-        least += int((values >= limit + MARGIN).sum()) if case == "near" else K * len(values)
+    step = max(1, TILE[0] * TILE[1] // len(y))
+    for start in range(0, len(x), step):
+        values = x[start : start + step] @ y.T
+        limit: Any = LIMITS[case] if case != "top" else np.partition(values, -K, axis=1)[:, -K][:, None]
+        least += int((values >= limit + MARGIN).sum()) if case != "top" else K * len(values)
         most += int((values >= limit - MARGIN).sum())
     return Expected(least, most)
 
@@ -269,10 +274,10 @@ def near(a: Any, b: Any) -> npt.NDArray[np.bool_]:
     return is_near(a, b)
 
 
-def join_streams(session: SparkSession, files: Path, is_indexed: bool) -> DataFrame:
+def join_streams(session: SparkSession, files: Path, case: str, is_indexed: bool) -> DataFrame:
     """Join two streams of similar vectors. Their results have the numbers only, as in a statement."""
     streams = spark.streams(session, files, "ab")
-    on: Any = f"{COSINE}(a.v, b.v) >= {LIMIT}" if is_indexed else [near]
+    on: Any = f"{COSINE}(a.v, b.v) >= {LIMITS[case]}" if is_indexed else [near]
     return th.join(streams, on=on, within="1 hour")
 
 
@@ -302,10 +307,10 @@ def measure_query(run: Callable[[], int], n_pairs: int, expected: Expected) -> R
     }
 
 
-def run_stream(session: SparkSession, files: Path, is_indexed: bool) -> int:
+def run_stream(session: SparkSession, files: Path, case: str = "near", is_indexed: bool = True) -> int:
     """Run a join of two streams to its end, and count its results."""
     with tempfile.TemporaryDirectory(prefix="bench-similarity-") as checkpoint:
-        joined = join_streams(session, files, is_indexed)
+        joined = join_streams(session, files, case, is_indexed)
         running = spark.start(joined, checkpoint, [F.count(F.lit(1)).alias("rows")])
         running.awaitTermination()
         return sum(epoch.results for epoch in spark.epochs(running))
@@ -317,13 +322,15 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
     left, right = draw_inputs(n, asked.seed)
     look_up(describe_lookup("top", True), left[:100], right[:5000])  # loads kernels
     look_up(describe_lookup("near", True), left[:100], right[:5000])
-    points: dict[tuple[str, str, str], tuple[int, Callable[[], Row]]] = {}
+    points: dict[tuple[str, str, str], tuple[int, int, Callable[[], Row]]] = {}
     expected: dict[tuple[str, int], Expected] = {}
 
-    def add(case: str, way: str, where: str, n_left: int, measure: Callable[[Expected], Row]) -> None:
+    def add(
+        case: str, way: str, where: str, n_left: int, measure: Callable[[Expected], Row], n_right: int = n
+    ) -> None:
         if (case, n_left) not in expected:
-            expected[case, n_left] = count_results(case, left[:n_left], right)
-        points[case, way, where] = n_left, partial(measure, expected[case, n_left])
+            expected[case, n_left] = count_results(case, left[:n_left], right[:n_right])
+        points[case, way, where] = n_left, n_right, partial(measure, expected[case, n_left])
 
     here = [("near", "bare product"), ("near", "an index"), ("near", "a predicate"), ("top", "an index")]
     if has_faiss():
@@ -337,15 +344,20 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
         announce("warming up")
         few = right[:1000]
         files = clock.files("similarity-warm-up", partial(dict, a=[make_table(few)], b=[make_table(few)]))
-        run_stream(session, files, True)
+        run_stream(session, files)
         warm = session.createDataFrame(make_table(few)).localCheckpoint()
         find_top(warm, warm, "an index").count()
         table = session.createDataFrame(make_table(right)).localCheckpoint()
         for way, n_left in (("an index", n), ("a predicate", min(n, PREDICATE))):
             parts = {"a": [make_table(left[:n_left])], "b": [make_table(right)]}
             files = clock.files(f"similarity-{n_left}-{n}", partial(dict, parts))
-            run = partial(run_stream, session, files, way == "an index")
+            run = partial(run_stream, session, files, "near", way == "an index")
             add("near", way, "two streams", n_left, partial(measure_query, run, n_left * n))
+        n_left, n_right = (min(n, most) for most in MANY)
+        parts = {"a": [make_table(left[:n_left])], "b": [make_table(right[:n_right])]}
+        files = clock.files(f"similarity-many-{n_left}-{n_right}", partial(dict, parts))
+        many = partial(measure_query, partial(run_stream, session, files, "many"), n_left * n_right)
+        add("many", "an index", "two streams", n_left, many, n_right)
         for way, n_left in (("an index", n), ("Spark", min(n, OWN))):
             rows = session.createDataFrame(make_table(left[:n_left])).localCheckpoint()
             found = partial(find_top, rows, table, way)
@@ -358,7 +370,7 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
             )
 
         def run_point(key: Any, turn: str) -> Row:
-            row = points[key][1]()
+            row = points[key][2]()
             announce(f"{turn}: {row['m_pairs_per_s']:,.2f} M pairs/s, {row['seconds']:.1f} s")
             return row
 
@@ -366,10 +378,11 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
     rows = []
     for (case, way, where), found in runs.items():
         medians = find_medians(found, [name for name in found[0] if name != "is_correct"])
-        more = {"case": case, "way": way, "where": where, "left": points[case, way, where][0], "right": n}
+        n_left, n_right, _ = points[case, way, where]
+        more = {"case": case, "way": way, "where": where, "left": n_left, "right": n_right}
         rows.append({**more, **medians, "is_correct": all(row["is_correct"] for row in found)})
     head = (
-        f"Vectors of {FLOATS} floats: cosine >= {LIMIT} (near), and the {K} most similar (top). Pairs are"
-        f" counted by CPU time, medians of {asked.repeat}, seed {asked.seed}."
+        f"Vectors of {FLOATS} floats: cosine >= {LIMIT} (near), the {K} most similar (top), and all pairs"
+        f" (many). Pairs are counted by CPU time, medians of {asked.repeat}, seed {asked.seed}."
     )
     return publish_table(head, SHOWN, rows, asked)

@@ -6,6 +6,7 @@ from thetastream.conditions.comparisons import (
     find_negated_pair,
     strip_not,
 )
+from thetastream.conditions.jaccard import jaccard
 from thetastream.conditions.phrases import Comparison, split_comparisons, split_conjuncts, write_candidates
 from thetastream.conditions.python import NUMPY, Predicate, predicate
 from thetastream.conditions.sphere import metres, within_metres
@@ -19,6 +20,7 @@ __all__ = [
     "expand_conjunct",
     "find_comparisons",
     "find_negated_pair",
+    "jaccard",
     "make_error_at",
     "metres",
     "parse",
