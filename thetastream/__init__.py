@@ -8,6 +8,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import Nearest
 from thetastream.core.shed import Shed
 from thetastream.core.spans import Rows
+from thetastream.core.version import VERSION
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.joins.changes import changes
 from thetastream.joins.handle import control
@@ -36,7 +37,7 @@ from thetastream.spark.tables.versions import stage, versions
 from thetastream.statements import aggregate, insert, sql
 from thetastream.stores import CassandraStore, DeltaStore, HBaseStore, ParquetStore, PostgresStore
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "ATR",

@@ -17,7 +17,6 @@ Rows are JSON, or an Arrow IPC stream if the header ``Accept`` names its media t
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +28,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.version import VERSION
 from thetastream.results.store import Store
 from thetastream.results.subscription import refuse_future, refuse_gap
 from thetastream.service.access import Door, Grant, get_grant, make_grant
@@ -124,7 +124,7 @@ def build_app(
     if token is not None:
         refuse_token(token, "the service")
     # The documentation pages of FastAPI are off, because they load scripts from another host.
-    app = FastAPI(title="Thetastream", version=version("thetastream"), docs_url=None, redoc_url=None)
+    app = FastAPI(title="Thetastream", version=VERSION, docs_url=None, redoc_url=None)
     known = [*([] if token is None else [make_grant(token)]), *tokens]
     app.add_middleware(Guard, known=known)
     door = Door(audit)

@@ -11,11 +11,11 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from thetastream.app.cli import checkpoints, errors, jobs, scaling, serving, simulate, small, statements
 from thetastream.app.cli.shared_arguments import Run
 from thetastream.core.errors import ThetastreamError
+from thetastream.core.version import VERSION
 
 GROUPS = (
     jobs.add_commands,
@@ -60,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="thetastream", description="Joins on any condition between unbounded streams, on Spark."
     )
-    parser.add_argument("--version", action="version", version=f"thetastream {version('thetastream')}")
+    parser.add_argument("--version", action="version", version=f"thetastream {VERSION}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def add(

@@ -22,7 +22,6 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +41,7 @@ from thetastream.core.identity import (
     find_fork_obstacles,
     refuse_changes,
 )
+from thetastream.core.version import VERSION
 from thetastream.runtime.mailbox.files import ADDRESS, SENT
 from thetastream.runtime.state.manifest import FORMAT as STATE_FORMAT
 from thetastream.spark.sources import register_source
@@ -51,7 +51,7 @@ SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block bi
 """The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
 _ROWS = pa.schema([*ADDRESS, *SENT])
 
-WRITER = {"thetastream": version("thetastream"), "state": STATE_FORMAT}
+WRITER = {"thetastream": VERSION, "state": STATE_FORMAT}
 """The version that writes the state, and the format of the state, as an offset holds them."""
 
 FORKED, IS_BEGUN = "fork", "is_begun"
