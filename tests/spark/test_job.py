@@ -208,14 +208,14 @@ def test_mistakes_exit_with_1_and_no_traceback(here, tmp_path):
     job.write_text(job.read_text().replace("b.price >=", "b.prize >="))
     code, found, errors = here("check", job)
     assert code == 1
-    assert found.startswith(f"{job}:7:33: [UNKNOWN_COLUMN] column 'prize'")
+    assert found.startswith(f"{job}:8:33: [UNKNOWN_COLUMN] column 'prize'")
     assert "Traceback" not in found + errors
     code, _, errors = here("explain", job)
     assert code == 1
     assert errors.startswith("thetastream: [UNKNOWN_COLUMN] column 'prize'")
     assert here("init", tmp_path / "example")[0] == 1
     code, _, errors = here("sql", "SELECT ONLINE * FROM r, s WITHIN", "--source", "r=x")
-    assert (code, errors.count("\n")) == (1, 3)
+    assert (code, errors.count("\n")) == (1, 4)
     assert "nothing follows WITHIN, at line 1, column 27" in errors
 
 
@@ -239,7 +239,7 @@ def test_check_adds_what_only_spark_finds(here, tmp_path):
     }
     # An error of Spark in a source names the source, and the statement is checked all the same.
     text = right.replace("b.symbol,", "upper(b.symbol, 2),").replace(
-        'delay = "10 seconds"', 'delay = "10 secs ago"', 1
+        'delay = "10 seconds"', 'delay = "interval 10 secnds"', 1
     )
     job.write_text(text)
     code, out, _ = here("check", job, "--json")

@@ -111,12 +111,11 @@ def test_a_job_continues_behind_such_an_epoch_by_itself(spark: SparkSession, tmp
     [([], [], []), ([0], [], []), ([0, 1], [0, 1], [0, 1]), ([9, 10], [9], ["9.compact"])],
 )
 def test_there_is_nothing_to_finish(
-    begun: list[int], committed: list[int], written: list[Any], tmp_path: Path
+    begun: list[int], committed: list[int], written: list[Any], tmp_path: Path, spark: SparkSession
 ) -> None:
     logs = {"checkpoint/offsets": begun, "checkpoint/commits": committed, "sink/_spark_metadata": written}
     for log, epochs in logs.items():
         (tmp_path / log).mkdir(parents=True)
         for epoch in epochs:
             (tmp_path / log / f"{epoch}").touch()
-    results: Any = None
-    assert not th.checkpoints.finish_epoch(results, tmp_path / "checkpoint", tmp_path / "sink")
+    assert not th.checkpoints.finish_epoch(spark.range(1), tmp_path / "checkpoint", tmp_path / "sink")
