@@ -275,7 +275,7 @@ def near(a: Any, b: Any) -> npt.NDArray[np.bool_]:
 
 
 def join_streams(session: SparkSession, files: Path, case: str, is_indexed: bool) -> DataFrame:
-    """Join two streams of similar vectors. Their results have the numbers only, as in a statement."""
+    """Join two streams of similar vectors. Their results have all columns, so each has two vectors."""
     streams = spark.streams(session, files, "ab")
     on: Any = f"{COSINE}(a.v, b.v) >= {LIMITS[case]}" if is_indexed else [near]
     return th.join(streams, on=on, within="1 hour")
