@@ -12,9 +12,8 @@ A subgroup that gets more keys than others is full earlier, so a little less fit
 """
 
 from bench.core.figure import Figure, Panel, Run, Verdict
-from bench.core.replay import replay, until
 from bench.papers import inputs
-from bench.papers.bistream.capacity_by_units import BUDGET, EPOCHS, largest, reached
+from bench.papers.bistream.capacity_by_units import BUDGET, fill_units
 from thetastream.models import Biclique
 
 UNITS = (4, 8, 16, 24, 32, 48, 64)
@@ -32,14 +31,7 @@ def measure(run: Run) -> Verdict:
     budget = BUDGET * run.scale
     query = inputs.zipf(run.sized(260_000), 0.0, run.seed)
     for units in UNITS:
-        for setting, model in by_scheme(units).items():
-            what = f"{units} units, {setting}"
-            run.announce(what)
-            steps = until(replay(query, model, EPOCHS), lambda seen: largest(seen[-1]) > budget)
-            if largest(steps[-1]) <= budget:
-                raise RuntimeError(f"{setting} of {units} units never reached the budget; stream more")
-            run.add(units=units, setting=setting, model=repr(model), volume=round(reached(steps, budget)))
-            run.check(what, query.first(len(steps), EPOCHS).expected, sum(step.results for step in steps))
+        fill_units(run, query, units, by_scheme(units), budget)
     run.parameters = {"budget_of_a_unit": f"{budget:,.0f} bytes", "query": query.on}
     few, many = UNITS[2], UNITS[-1]
     grown = {

@@ -9,7 +9,11 @@ With M bytes a unit, p units and b bytes a tuple with its index, streams of equa
 The budget is small here, so that it is reached in seconds. Only the ratios can be compared.
 """
 
+from collections.abc import Mapping
+
 from bench.core.figure import Figure, Panel, Run, Verdict
+from bench.core.internals import Model
+from bench.core.query import Query
 from bench.core.replay import Step, bytes_held, replay, until
 from bench.papers import inputs
 from bench.papers.bistream.models import by_size
@@ -34,18 +38,23 @@ def reached(steps: list[Step], budget: float) -> float:
     return before.volume + part * (after.volume - before.volume)
 
 
+def fill_units(run: Run, query: Query, units: int, models: Mapping[str, Model], budget: float) -> None:
+    """Measure for each model of so many units the volume at which the first unit reaches the budget."""
+    for setting, model in models.items():
+        what = f"{units} units, {setting}"
+        run.announce(what)
+        steps = until(replay(query, model, EPOCHS), lambda seen: largest(seen[-1]) > budget)
+        if largest(steps[-1]) <= budget:
+            raise RuntimeError(f"{setting} of {units} units never reached the budget; stream more")
+        run.add(units=units, setting=setting, model=repr(model), volume=round(reached(steps, budget)))
+        run.check(what, query.first(len(steps), EPOCHS).expected, sum(step.results for step in steps))
+
+
 def measure(run: Run) -> Verdict:
     budget = BUDGET * run.scale
     query = inputs.handshake(run.sized(260_000), run.seed)
     for units in UNITS:
-        for setting, model in by_size(units).items():
-            what = f"{units} units, {setting}"
-            run.announce(what)
-            steps = until(replay(query, model, EPOCHS), lambda seen: largest(seen[-1]) > budget)
-            if largest(steps[-1]) <= budget:
-                raise RuntimeError(f"{setting} of {units} units never reached the budget; stream more")
-            run.add(units=units, setting=setting, model=repr(model), volume=round(reached(steps, budget)))
-            run.check(what, query.first(len(steps), EPOCHS).expected, sum(step.results for step in steps))
+        fill_units(run, query, units, by_size(units), budget)
     run.parameters = {"budget_of_a_unit": f"{budget:,.0f} bytes", "query": query.on}
     few, many = UNITS[0], UNITS[-1]
     jm, jb = (
