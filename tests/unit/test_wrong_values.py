@@ -77,6 +77,7 @@ def list_calls(store: th.ParquetStore) -> list[Call]:
         (th.apply_changes, {"table": "table", "key": "id"}),
         (th.predicate, {"form": "plain", "a": ["x"]}),
         (th.metres, points),
+        (th.jaccard, {"left": "a.tags", "right": "b.tags", "at_least": 0.7}),
         (th.within_metres, {**points, "metres": 9}),
         (th.measure_predicate, {"predicate": are_equal, "samples": samples}),
         (th.col, {"name": "a.x"}),

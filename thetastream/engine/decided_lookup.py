@@ -3,8 +3,8 @@
     pairs of some tuples, these tuples, pairs of the next tuples, these tuples, ...
 
 Spark drops pairs and keeps the order of the rows of a task. So all pairs of a tuple that Spark has left are
-known when the tuple comes itself. A lookup has no state, and the tuples of two batches may have the same
-numbers, because the tuples of the first one are answered before the pairs of the second one come.
+known when the tuple comes itself. It may have dropped all pairs of a batch, so that the tuples of two batches
+come one after the other. Therefore each tuple of a task has a number of its own, and numbers ascend.
 """
 
 from collections.abc import Iterator
@@ -36,8 +36,8 @@ class LookupDecider:
         self._how, self._side = lookup.how, lookup.side
         self._payload = lookup.candidates.payload
         self._ranking = lookup.ranking
-        self._matched = np.zeros(0, dtype=np.bool_)
-        """For each number, whether a pair has come."""
+        self._matched: list[Int64s] = []
+        """The numbers of the tuples of which a pair has come, and which have not come themselves."""
         self._pairs: list[pa.RecordBatch] = []
         """The pairs of which the nearest are results."""
         self._n_new = self._new_bytes = 0
@@ -60,9 +60,7 @@ class LookupDecider:
                 self._pairs = [self._select_nearest(concat(self._pairs))]
                 self._n_new = self._new_bytes = 0
             return
-        numbers = self._read_numbers(pairs)
-        self._matched = np.pad(self._matched, (0, max(0, int(numbers.max()) + 1 - len(self._matched))))
-        self._matched[numbers] = True
+        self._matched.append(np.unique(self._read_numbers(pairs)))
         if self._how.has_pairs:
             yield self._make_pairs(pairs)
 
@@ -70,10 +68,9 @@ class LookupDecider:
         """Yield the answers of tuples, all pairs of which have come."""
         numbers = self._read_numbers(tuples)
         if self._ranking is None:
-            has_partner = np.zeros(len(numbers), dtype=np.bool_)
-            is_known = numbers < len(self._matched)
-            has_partner[is_known] = self._matched[numbers[is_known]]
-            self._matched[numbers[is_known]] = False
+            matched = np.concatenate([np.zeros(0, np.int64), *self._matched])
+            has_partner = np.isin(numbers, matched)
+            self._matched = [matched[matched > numbers[-1]]]
         else:
             nearest = self._take_nearest(numbers)
             has_partner = np.isin(numbers, [] if nearest is None else self._read_numbers(nearest))

@@ -50,7 +50,7 @@ class Lookup:
         """The side of the tuples. The table is the other side."""
         return self.plan.stored.other
 
-    def answer(self, batch: pa.RecordBatch, runs: "TableRuns") -> Iterator[list[pa.Array]]:
+    def answer(self, batch: pa.RecordBatch, runs: "TableRuns", first: int = 0) -> Iterator[list[pa.Array]]:
         """Yield the columns of results for tuples of the stream.
 
         Results have the columns of the streams that ``how`` shows, left before right. For an outer join, a
@@ -63,9 +63,11 @@ class Lookup:
             The tuples. Those that fail a filter have NULL in the column ``PASSES``, and no partners.
         runs : TableRuns
             The rows of the table.
+        first : int
+            The number of tuples that the task has looked up before.
         """
         if self.candidates is not None:
-            yield from self._propose(batch, runs, self.candidates)
+            yield from self._propose(batch, runs, self.candidates, first)
             return
         probing, places = _select_passing(batch)
         is_matched = np.zeros(batch.num_rows, dtype=np.bool_)
@@ -80,21 +82,21 @@ class Lookup:
                 yield self._make_alone(batch, rows, runs.payload)
 
     def _propose(
-        self, batch: pa.RecordBatch, runs: "TableRuns", columns: CandidateColumns
+        self, batch: pa.RecordBatch, runs: "TableRuns", columns: CandidateColumns, first: int
     ) -> Iterator[list[pa.Array]]:
-        """Yield candidate pairs, each with the place of its tuple in the batch, and then the tuples."""
+        """Yield candidate pairs, each with the number of its tuple in the task, and then the tuples."""
         probing, places = _select_passing(batch)
         has_pair = np.zeros(batch.num_rows, dtype=np.bool_)
         for found, partner, stored in self._find(probing, runs):
             has_pair[places[found]] = True
-            values = {NUMBERS[self.side]: pa.array(places[found])}
+            values = {NUMBERS[self.side]: pa.array(first + places[found])}
             if self.ranking is not None:
                 values[KEY] = pa.array(self.ranking.rank_pairs(probing, found, partner, stored))
             yield columns.build(len(found), self._take_pairs(probing, found, partner, stored), values)
         rows = np.flatnonzero(has_pair | self.how.has_unmatched)
         if len(rows):
             decided = pa.array(np.full(len(rows), self.side, np.int8))
-            values = {NUMBERS[self.side]: pa.array(rows), DECIDED: decided}
+            values = {NUMBERS[self.side]: pa.array(first + rows), DECIDED: decided}
             yield columns.build(len(rows), self._pad(batch, rows, runs.payload), values)
 
     def _find(

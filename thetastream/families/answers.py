@@ -13,7 +13,13 @@ from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.how import How, PairRanking
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns
-from thetastream.engine.answers.spec import AnswersSpec, CandidatesSpec, DecidingSpec, NearestSpec
+from thetastream.engine.answers.spec import (
+    AnswersSpec,
+    CandidatesSpec,
+    DecidingSpec,
+    NearestSpec,
+    VersionsSpec,
+)
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -95,7 +101,8 @@ class _AnsweringUnits:
         join = TwoStreamSpec(self.unit, model)
         if self.ranking is None:
             return AnswersSpec(join, self.how)
-        return NearestSpec(join, self.how, self.ranking, self.drops_replaced)
+        kind = VersionsSpec if self.drops_replaced else NearestSpec
+        return kind(join, self.how, self.ranking)
 
     def build_first(self, model: Model) -> CandidatesSpec:
         """Build the spec of units that emit candidate pairs, of which Spark evaluates the residual."""

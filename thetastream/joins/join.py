@@ -6,11 +6,12 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.core.arguments import refuse_non_text
-from thetastream.core.errors import SessionError
+from thetastream.core.errors import QueryError, SessionError
 from thetastream.core.how import JoinKind, Nearest
 from thetastream.core.spans import Within
 from thetastream.families.options import JoinOptions, takes
@@ -147,7 +148,7 @@ def col(name: str) -> Column:
     Raises
     ------
     QueryError
-        BAD_VALUE if ``name`` is no text.
+        BAD_VALUE if ``name`` is no text, or Spark cannot read it as a name.
     SessionError
         NO_SESSION if no session is active.
 
@@ -161,6 +162,9 @@ def col(name: str) -> Column:
     refuse_non_text(name, "name", '"a.x"')
     try:
         return F.col(name)
+    except AnalysisException as error:
+        what = f"th.col needs the name of a column, and Spark cannot read {name!r}"
+        raise QueryError("BAD_VALUE", f'{what}; write it as in th.col("a.x")') from error
     except AssertionError:  # PySpark asserts that a session is active.
         what = f"th.col({name!r}) needs a Spark session, and none is active"
         raise SessionError("NO_SESSION", f"{what}; start one, as th.local_session() does") from None

@@ -290,12 +290,12 @@ def _can_drop_replaced(
     This is so if the latest partner before a left tuple is its nearest one, and equal keys are all that a
     pair needs: later left tuples then find the later right tuples, which are nearer.
     """
-    window, right = condition.window, query.streams[1]
+    window, (left, right) = condition.window, query.streams
     if query.counts is not None or window is None or window.point is not Side.LEFT or window.low is None:
         return False
     if condition.dimensions or condition.predicates or rewritten.residual or right.change_type is not None:
         return False
-    is_latest = isinstance(ranked, LoweredRanking) and ranked.prefers_latest(right)
+    is_latest = isinstance(ranked, LoweredRanking) and ranked.prefers_latest(left, right)
     return is_latest and window.low.delta >= 0
 
 

@@ -30,17 +30,28 @@ class LoweredRanking:
 
     ranking: Ranking
     texts: tuple[str | None, str | None]
-    right: Phrase | None = None
-    """The expression over the right stream, if pairs are ranked by one."""
+    phrases: tuple[Phrase | None, Phrase | None] = (None, None)
+    """The expression over each stream, if pairs are ranked by one."""
 
-    def prefers_latest(self, stream: Stream) -> bool:
-        """Whether the latest partner, by the event time of the right stream ``stream``, is the nearest."""
-        if self.right is None or stream.event_time is None or self.ranking.is_abs or self.ranking.is_flipped:
+    def prefers_latest(self, left: Stream, right: Stream) -> bool:
+        """Whether the latest partner, by the event time of the right stream, is the only nearest one.
+
+        The left expression must be the event time, too: if it is NULL, all partners are equally near.
+        """
+        ranking = self.ranking
+        if ranking.is_abs or ranking.is_flipped or not _is_event_time(self.phrases[1], right):
             return False
-        if self.ranking.has_left is self.ranking.is_descending:  # l - r ASC, or r DESC
-            return False
-        names = [token.name.casefold() for token in self.right.bare().tokens if token.text != "."]
-        return names == [stream.alias.casefold(), stream.event_time.casefold()]
+        if ranking.has_left:
+            return not ranking.is_descending and _is_event_time(self.phrases[0], left)
+        return ranking.is_descending
+
+
+def _is_event_time(phrase: Phrase | None, stream: Stream) -> bool:
+    """Whether an expression is the event time of a stream."""
+    if phrase is None or stream.event_time is None:
+        return False
+    names = [token.name.casefold() for token in phrase.bare().tokens if token.text != "."]
+    return names == [stream.alias.casefold(), stream.event_time.casefold()]
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,9 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
             raise _make_error(nearest, f"its type is {type_ or 'unknown'}")
         text = _write_value(phrase, type_, type_)
         ranking = Ranking(nearest.k, domain, side == 0, side == 1, is_single=type_ == "float", **order)
-        return LoweredRanking(ranking, (text, None) if side == 0 else (None, text), phrase if side else None)
+        if side == 0:
+            return LoweredRanking(ranking, (text, None), (phrase, None))
+        return LoweredRanking(ranking, (None, text), (None, phrase))
     sign = find_last_additive(inner)
     if len(named) != 2 or sign is None or inner.tokens[sign].kind != "DASH":
         raise _make_error(nearest, "it has another form")
@@ -130,7 +143,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         texts.reverse()
     assert domain is not None
     ranking = Ranking(nearest.k, domain, True, True, is_flipped, is_abs, common == "float", **order)
-    return LoweredRanking(ranking, (texts[0], texts[1]), parts[right])
+    return LoweredRanking(ranking, (texts[0], texts[1]), (parts[1 - right], parts[right]))
 
 
 def _cut_order(phrase: Phrase) -> tuple[Phrase, bool, bool]:

@@ -481,8 +481,8 @@ def make_lookup_step(
         counters.read_table(chosen)
         runs = _open(folder, chosen.version, flow.lookup.plan, payload)
         for batch in chain([first], tuples):
+            pieces = count_emitted(flow.lookup.answer(batch, runs, counters.probed), counters)
             counters.probed += batch.num_rows
-            pieces = count_emitted(flow.lookup.answer(batch, runs), counters)
             for found in gather_batches(pieces, results):
                 has_tuples = flow.candidates is not None
                 counters.matched += found.column(DECIDED).null_count if has_tuples else found.num_rows

@@ -69,6 +69,9 @@ def test_a_fork_after_an_earlier_epoch_needs_another_store(
     [
         (("", ""), "abs(a.value <= 3", None, r"has no matching"),
         (("", ""), "a.nothing > b.value", None, "nothing"),
+        (("", ""), r"a.value RLIKE '\\d+' AND a.value < b.value", None, "that TOML or SQL reads"),
+        (("", ""), r"a.value <> 'x\y' AND a.value < b.value", None, "that TOML or SQL reads"),
+        (("", ""), 'a.value <> """ AND a.value < b.value', None, "that TOML or SQL reads"),
         (("", ""), "a.value < b.value", 9, "epoch must be a committed epoch .* 0 to 7"),
         (('checkpoint = "', '"checkpoint" = "'), "a.value < b.value", None, "checkpoint in one line"),
         (("close values", "abs(a.value - b.value) <= 1"), "a.value < b.value", None, "it has it 2 times"),
@@ -91,5 +94,7 @@ def test_words_that_do_not_fit_together_are_refused(job: Path, capsys: pytest.Ca
     assert cli.main(["fork", str(job), str(new)]) != 0
     assert cli.main(["fork", str(job.parent / "out/checkpoint"), str(new), "--on", "a.x < b.x"]) != 0
     assert "no --on with a checkpoint" in capsys.readouterr().err
-    with pytest.raises(QueryError, match="new file in the folder"):
+    with pytest.raises(QueryError, match="exists already"):
         fork_job(job, job, "a.value < b.value")
+    with pytest.raises(QueryError, match="must be in the folder of"):
+        fork_job(job, job.parent / "out" / "new.toml", "a.value < b.value")

@@ -88,7 +88,7 @@ def answer(flow: LookupFlow, batch: pa.RecordBatch, runs: TableRuns, size: int) 
     pieces = [
         pa.RecordBatch.from_arrays(columns, names=names)
         for start in range(0, batch.num_rows, 17)
-        for columns in flow.lookup.answer(batch.slice(start, 17), runs)
+        for columns in flow.lookup.answer(batch.slice(start, 17), runs, start)
     ]
     schema = pa.unify_schemas([piece.schema for piece in pieces], promote_options="permissive")
     whole = pa.Table.from_batches([piece.cast(schema) for piece in pieces]).combine_chunks()
@@ -109,6 +109,15 @@ def test_beside_an_empty_table_each_tuple_is_alone(how: str) -> None:
     found = answer(flow, make_block(flow.sides[Side.LEFT], rows), TableRuns([], table.schema), 9)
     assert found == expect(how, rows, [])
     assert len(found) == 20
+
+
+@pytest.mark.parametrize("how", ["left", "semi", "anti", "nearest", "nearest left"])
+def test_tuples_of_two_batches_differ_if_spark_drops_all_pairs_of_the_second_one(how: str) -> None:
+    rows: list[Row] = [(n, 5, 1) for n in range(34)]
+    flow, table = plan(choose_how(how), Side.RIGHT), [(1000, 1, 1)]
+    block = make_block(flow.sides[Side.RIGHT], table)
+    runs = TableRuns([build(flow.lookup.plan, block)], block.schema)
+    assert answer(flow, make_block(flow.sides[Side.LEFT], rows), runs, 1000) == expect(how, rows, table)
 
 
 @pytest.mark.parametrize("how", ["left", "right", "semi", "anti", "nearest", "nearest left"])

@@ -5,7 +5,6 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -16,7 +15,7 @@ from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain
 from thetastream.core.how import Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
 from thetastream.engine.answers import nearest
-from thetastream.engine.answers.spec import NearestSpec
+from thetastream.engine.answers.spec import NearestSpec, VersionsSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
@@ -28,7 +27,7 @@ Row = tuple[int, int, int]
 """Number, time and key."""
 
 
-def make_spec(model: Model, k: int, low: int, span: int | None) -> NearestSpec:
+def make_spec(model: Model, k: int, low: int, span: int | None) -> VersionsSpec:
     left, right = (
         SideSpec(alias, ("id", "t", "k"), (RANKED,), (Key("k", Domain.INT),), Key("t", Domain.INT))
         for alias in "lr"
@@ -39,7 +38,7 @@ def make_spec(model: Model, k: int, low: int, span: int | None) -> NearestSpec:
     period = None if span is None else 5
     unit = UnitSpec(condition, (IndexSpec(Hash(), (0,)),) * 2, period)
     how, ranking = find_nearest(Nearest(k, "l.t - r.t")), Ranking(k, Domain.INT, True, True)
-    return NearestSpec(TwoStreamSpec(unit, model), how, ranking, drops_replaced=True)
+    return VersionsSpec(TwoStreamSpec(unit, model), how, ranking)
 
 
 def make_batch(rows: list[Row]) -> pa.RecordBatch | None:
@@ -66,7 +65,8 @@ def test_each_event_has_the_version_of_its_time(
 ) -> None:
     monkeypatch.setattr(nearest, "FORGET_ROWS", 20)
     chance, found = random.Random(k), Counter[tuple[int, int]]()
-    run = LocalRun(replace(make_spec(Matrix(2, 1), k, low, span), drops_replaced=drops))
+    spec: NearestSpec = make_spec(Matrix(2, 1), k, low, span)
+    run = LocalRun(spec if drops else NearestSpec(spec.join, spec.how, spec.ranking))
     events, versions, expected = list[Row](), list[Row](), Counter[tuple[int, int]]()
     watermark: int | None = None
     late: int | None = None

@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from tests.support.requests import make_request
-from thetastream.core.how import Nearest, find_nearest
+from thetastream.conditions import parse
+from thetastream.core.condition import Domain
+from thetastream.core.how import Nearest, Ranking, find_nearest
 from thetastream.families.answers import ANSWERS
 from thetastream.lowering.query import UnboundedStateWarning
+from thetastream.lowering.ranking import LoweredRanking
 
 BEFORE = "a.k = b.k AND a.ts >= b.ts"
 
@@ -42,3 +45,11 @@ def test_later_versions_replace_a_version(by: str, within_us: int | None) -> Non
 )
 def test_other_right_tuples_may_be_partners_later(on: str, by: str) -> None:
     assert not plan(on, by).physical.drops_replaced
+
+
+@pytest.mark.parametrize(("left", "is_latest"), [("a.ts", True), ("a.x", False)])
+def test_a_left_value_that_may_be_null_makes_all_partners_equally_near(left: str, is_latest: bool) -> None:
+    request = make_request(BEFORE, how=find_nearest(Nearest(1, by="a.ts - b.ts")))
+    ranking = Ranking(1, Domain.INT, True, True)
+    lowered = LoweredRanking(ranking, (left, "b.ts"), (parse(left), parse("b.ts")))
+    assert lowered.prefers_latest(*request.streams) is is_latest

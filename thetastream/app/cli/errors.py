@@ -2,15 +2,15 @@
 
 import argparse
 import re
+from importlib.resources import files
 from pathlib import Path
 from textwrap import indent
 
 from thetastream.app.cli.shared_arguments import AddCommand
-from thetastream.core.errors import QueryError, suggest
+from thetastream.core.errors import QueryError, ThetastreamError, suggest
 
-_PACKAGE = Path(__file__).parents[2]
-PAGES = (_PACKAGE / "errors.md", _PACKAGE.parent / "docs/reference/errors.md")
-"""The page as a wheel has it, and as the repository has it."""
+IN_REPOSITORY = Path(__file__).parents[3] / "docs/reference/errors.md"
+"""The page as the repository has it. A wheel, also one that is not unpacked, has it as ``errors.md``."""
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
@@ -41,10 +41,21 @@ def print_errors(arguments: argparse.Namespace) -> int:
 def read_sections() -> dict[str, str]:
     """Read the section of each error as plain text, by name.
 
+    Raises
+    ------
+    ThetastreamError
+        MISSING_PACKAGE if a copy of the package has no page.
+
+    Examples
+    --------
     >>> print(read_sections()["BAD_BLOCK"].splitlines()[0])
     BAD_BLOCK (QueryError)
     """
-    page = next(page for page in PAGES if page.is_file()).read_text()
+    packaged = files("thetastream") / "errors.md"
+    if not packaged.is_file() and not IN_REPOSITORY.is_file():
+        what = "this copy of the package has no page about errors"
+        raise ThetastreamError("MISSING_PACKAGE", f"{what}; install its wheel, or see the documentation")
+    page = packaged.read_text() if packaged.is_file() else IN_REPOSITORY.read_text()
     sections = (one.strip() for one in page.partition("\n## By name\n")[2].split("\n### ")[1:])
     return {one.partition("\n")[0].strip("`"): _write_plain(one) for one in sections}
 

@@ -152,15 +152,16 @@ def _name_units(numbers: list[int]) -> str:
     return f"unit{'s' if len(numbers) != 1 else ''} {', '.join(map(str, numbers))}"
 
 
-def read_size(text: str) -> int | tuple[int, ...]:
-    """Read a size: a number, or numbers with a comma between them.
+def read_size(text: str) -> int | tuple[int | tuple[int, ...], ...]:
+    """Read a size: a number, or numbers with a comma between them. Subgroups have a plus between them.
 
-    >>> read_size("3"), read_size("4,2")
-    (3, (4, 2))
+    >>> read_size("3"), read_size("4,2"), read_size("5+3,4")
+    (3, (4, 2), ((5, 3), 4))
     """
     try:
-        numbers = tuple(map(int, text.split(",")))
+        sizes = tuple(tuple(map(int, part.split("+"))) for part in text.split(","))
     except ValueError as error:
         what = f"must be a number, or numbers with commas between them, not {text!r}"
         raise argparse.ArgumentTypeError(what) from error
-    return numbers[0] if len(numbers) == 1 else numbers
+    sides = tuple(size[0] if len(size) == 1 else size for size in sizes)
+    return sides[0] if len(sides) == 1 and isinstance(sides[0], int) else sides

@@ -9,7 +9,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from thetastream.app.job.checkpoint import lock, read_checkpoint
 from thetastream.app.job.document import parse_job, read_job
@@ -57,26 +57,43 @@ def fork_job(job: Path, target: Path, on: str, epoch: int | None = None) -> Fork
     """
     # 1. Write the new job, and check it.
     before = read_job(job)
-    if target.exists() or target.parent.absolute() != job.parent.absolute():
-        what = f"{target} must be a new file in the folder of {job}, because paths in it are relative"
-        raise QueryError("FORK", f"{what}; name another file")
+    if target.exists():
+        raise QueryError("FORK", f"{target} must be a new file, and it exists already; name another one")
+    if target.parent.absolute() != job.parent.absolute():
+        what = f"{target} must be in the folder of {job}, because paths in it are relative"
+        raise QueryError("FORK", f"{what}; name a file there")
     if before.sink.kept is None and before.sink.format in FILE_SINKS and before.sink.format != "delta":
         what = f"{job} must write to a store, to Delta or to Kafka, not to {before.sink.format} files"
         raise QueryError("FORK", f"{what}, because Spark's file sink refuses epochs that begin after 0")
-    text = _replace_once(job.read_text(), _find_condition(before, job), on, job)
+    text = job.read_text()
     named = json.dumps(f"{tomllib.loads(text)['checkpoint'].rstrip('/')}-{target.stem}")
+    text = _replace_once(text, _find_condition(before, job), on, job)
     head, table, rest = text.partition("\n[")
     head, n_lines = _CHECKPOINT.subn(lambda _: f"checkpoint = {named}", head)
     if n_lines != 1:
         raise QueryError("FORK", f"{job} must name its checkpoint in one line before all tables. {_BY_HAND}")
     text = head + table + rest
-    after = parse_job(tomllib.loads(text), target.parent.absolute())
+    after = parse_job(_load(text, on), target.parent.absolute())
+    if _find_condition(after, target) != on.strip():
+        raise _make_unwritable(on)
     # 2. Fork the checkpoint. The file follows, so a job that was refused leaves none.
     last = read_checkpoint(before.checkpoint).committed
     with lock(before.checkpoint):
         epoch = fork(before.checkpoint, after.checkpoint, epoch)
     target.write_text(text)
     return ForkedJob(epoch, after.checkpoint, before.sink.kept is not None and epoch < last)
+
+
+def _load(text: str, on: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise _make_unwritable(on) from None
+
+
+def _make_unwritable(on: str) -> QueryError:
+    what = f"the condition {on!r} has characters that TOML or SQL reads in another way, such as a backslash"
+    return QueryError("FORK", f"{what}. {_BY_HAND}")
 
 
 def _find_condition(job: Job, path: Path) -> str:

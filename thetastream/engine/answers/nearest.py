@@ -60,6 +60,12 @@ class NearestState:
 
     answers: AnswersState = field(default_factory=AnswersState)
     best: BestState = field(default_factory=BestState)
+
+
+@dataclass
+class VersionsState(NearestState):
+    """The state of a unit that drops replaced tuples."""
+
     n_kept: int = 0
     """The number of right tuples when those that are replaced were dropped for the last time."""
 
@@ -80,7 +86,7 @@ class NearestUnit(AnsweringUnit):
         super().__init__(join, how, slot, state.answers, store)
         self._ranking = ranking
         self._drops_replaced = drops_replaced
-        self._n_kept = state.n_kept
+        self._n_kept = state.n_kept if isinstance(state, VersionsState) else 0
         plan = self._spec.plans[Side.RIGHT]
         can_order = self._spec.counts is None and not self._signed[Side.RIGHT] and can_search(plan)
         self._ordered = ranking.ordered if can_order else None
@@ -92,7 +98,9 @@ class NearestUnit(AnsweringUnit):
     @property
     def state(self) -> Any:
         """The current state."""
-        return NearestState(super().state, self._best.state, self._n_kept)
+        if self._drops_replaced:
+            return VersionsState(super().state, self._best.state, self._n_kept)
+        return NearestState(super().state, self._best.state)
 
     def _join_in_parts(self, left: Arrivals, right: Arrivals) -> Iterator[Matches]:
         if self._ordered is None:

@@ -12,7 +12,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns, CandidatesUnit
 from thetastream.engine.answers.deciding import DecidingState, DecidingUnit
-from thetastream.engine.answers.nearest import NearestState, NearestUnit
+from thetastream.engine.answers.nearest import NearestState, NearestUnit, VersionsState
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
@@ -60,15 +60,23 @@ class NearestSpec(AnswersSpec):
     """A join of two streams that finds the nearest partners of each left tuple."""
 
     ranking: PairRanking
-    drops_replaced: bool = False
-    """Whether later right tuples with equal keys replace one, once the watermark has passed them."""
 
     state_type: ClassVar[type[Any]] = NearestState
+    drops_replaced: ClassVar[bool] = False
+    """Whether later right tuples with equal keys replace one, once the watermark has passed them."""
 
     def open(self, slot: int, state: NearestState, open_store: OpenStore) -> NearestUnit:  # type: ignore[override]
         """Open the unit ``slot``."""
         store = open_store(self.join.unit.plans)
         return NearestUnit(self.join, self.how, self.ranking, slot, state, store, self.drops_replaced)
+
+
+@dataclass(frozen=True)
+class VersionsSpec(NearestSpec):
+    """A join that finds the nearest versions of each left tuple, and drops those that later ones replace."""
+
+    state_type: ClassVar[type[Any]] = VersionsState
+    drops_replaced: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

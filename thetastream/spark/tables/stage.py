@@ -26,6 +26,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    DoubleType,
+    FloatType,
     GeographyType,
     GeometryType,
     MapType,
@@ -356,14 +358,25 @@ def _pack(value: object) -> bytes:
     return packed
 
 
+_NESTED = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""How nested values are written as JSON before they are hashed. By default, times have milliseconds only."""
+
+
 def _list_hashed(column: StructField) -> list[Column]:
     value, type_ = F.col(quote(column.name)), column.dataType
     if isinstance(type_, GeometryType | GeographyType):
         value = F.call_function("st_asbinary", value)
     elif isinstance(type_, ArrayType | MapType | StructType | VariantType):
-        value = F.to_json(F.struct(value), {"ignoreNullFields": "false"})
+        value = F.to_json(F.struct(value), _NESTED)
     elif isinstance(type_, StringType):
         value = value.cast("binary")
+    elif isinstance(type_, FloatType | DoubleType):
+        # Spark's hash takes -0.0 for 0.0.
+        return [value, value.isNull(), F.when(value == 0, value.cast("string"))]
     return [value, F.col(quote(column.name)).isNull()]
 
 
