@@ -37,6 +37,31 @@ def read(table: str) -> list[tuple[Any, ...]]:
     return sorted((row["o_id"], row['c "id"'], repr(row["price"])) for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("type_", "old", "new"),
+    [
+        (pa.list_(pa.int32()), [1], [2]),
+        (pa.struct([("x", pa.float64())]), {"x": NAN}, {"x": None}),
+        (pa.map_(pa.string(), pa.int32()), [("a", 1)], None),
+    ],
+    ids=["list", "struct", "map"],
+)
+def test_a_delete_names_a_row_by_its_nested_values_too(
+    type_: pa.DataType, old: object, new: object, tmp_path: Path
+) -> None:
+    """The insert of an update comes an epoch before its delete."""
+    schema = pa.schema([("id", pa.int32()), ("a", type_)])
+    changed, held = schema.append(pa.field("_change_type", pa.string())), Description(schema, None, ("id",))
+    table = str(tmp_path / "t")
+    for epoch, (value, kind) in enumerate([(old, "insert"), (new, "insert"), (old, "delete")]):
+        row = {"id": 1, "a": value, "_change_type": kind}
+        assert apply_changes_to(table, held, pa.Table.from_pylist([row], schema=changed), "q", epoch)
+    assert deltalake.DeltaTable(table).to_pyarrow_table().to_pylist() == [{"id": 1, "a": new}]
+    gone = pa.Table.from_pylist([{"id": 1, "a": new, "_change_type": "delete"}], schema=changed)
+    assert apply_changes_to(table, held, gone, "q", 3)
+    assert deltalake.DeltaTable(table).to_pyarrow_table().num_rows == 0
+
+
 def test_changes_are_applied_by_key_and_once(tmp_path: Path) -> None:
     table = str(tmp_path / "t")
     first = make_changes((1, "a", 1.0, "insert"), (2, "a", NAN, "insert"), (3, "a", None, "insert"))

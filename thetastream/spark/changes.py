@@ -42,8 +42,10 @@ def read_changes(df: DataFrame, sign: str | None) -> DataFrame:
     Raises
     ------
     QueryError
-        CHANGES_COLUMN if there is no column that says what happened to a row.
+        CHANGES_COLUMN if there is no column that says what happened to a row. CHANGES_AGGREGATE if they are
+        groups of changes.
     """
+    _refuse_groups("what th.changes reads", df.schema)
     known = ", ".join(df.columns)
     if sign is not None:
         if sign not in df.columns:
@@ -170,6 +172,14 @@ def are_groups(schema: StructType) -> bool:
     return CHANGE_TYPE in schema.names and _OF_GROUPS in (schema[CHANGE_TYPE].metadata or {})
 
 
+def _refuse_groups(what: str, schema: StructType) -> None:
+    """Raise CHANGES_AGGREGATE if ``what`` has groups of changes."""
+    if are_groups(schema):
+        message = f"{what} has groups of changes, and the delete of a group does not name its old row"
+        hint = f"select the rows in which {CHANGE_TYPE!r} is {INSERT!r}, and drop the column"
+        raise QueryError("CHANGES_AGGREGATE", f"{message}; for groups by window(result_time, ...), {hint}")
+
+
 def keep_groups(rows: DataFrame) -> DataFrame:
     """Return the groups of changes that have rows, without what happened to them.
 
@@ -195,10 +205,7 @@ def find_change_type(what: str, rows: DataFrame) -> str | None:
     schema = rows.schema
     if is_changes(schema):
         return CHANGE_TYPE
-    if are_groups(schema):
-        message = f"{what} has groups of changes, and the delete of a group does not name its old row"
-        hint = f"select the rows in which {CHANGE_TYPE!r} is {INSERT!r}, and drop the column"
-        raise QueryError("CHANGES_AGGREGATE", f"{message}; for groups by window(result_time, ...), {hint}")
+    _refuse_groups(what, schema)
     if CHANGE_TYPE in schema.names:
         message = (
             f"{what} has a column {CHANGE_TYPE!r} that th.changes has not read: its deletes count as rows"

@@ -296,7 +296,7 @@ def apply_changes_to(
         is_row = " AND ".join(
             f"(t.{_quote(field.name)} IS NOT DISTINCT FROM s.{_quote(field.name)})"
             for field in schema
-            if not by_key and not pa.types.is_nested(field.type)
+            if not by_key
         )
         kind, other = f"s.{_quote(CHANGE_TYPE)}", [_quote(CHANGE_TYPE)]
         try:
