@@ -54,7 +54,7 @@ class PendingSnapshot:
     """The latest times of punctuations that streams have brought since the snapshot before."""
 
     def as_json(self) -> dict[str, Any]:
-        """Convert the value to plain values of JSON. Stores without punctuations are written as before."""
+        """Convert the value to plain values of JSON. ``punctuations`` is left out if there are none."""
         values = asdict(self)
         return values if self.punctuations else {key: values[key] for key in values if key != "punctuations"}
 
@@ -77,7 +77,7 @@ class CommittedEpoch:
     """The fork that has taken the place of the query; None if there is none."""
 
     def as_json(self) -> dict[str, Any]:
-        """Convert the value to plain values of JSON. Queries without a successor are written as before."""
+        """Convert the value to plain values of JSON. The key ``successor`` is left out if there is none."""
         values = asdict(self)
         return values if self.successor else {key: values[key] for key in values if key != "successor"}
 

@@ -95,8 +95,9 @@ class Writer:
         n_partitions = (one[0].get("conf", {}).get(PARTITIONS) for one in (found, before))
         return found[1] == before[1] and len(set(n_partitions)) == 2
 
-    def read_ancestor(self) -> Ancestor | None:
-        """Read from which query the query has its state; None if it is no fork."""
+    @cached_property
+    def ancestor(self) -> Ancestor | None:
+        """The query from which this one has its state; None if it is no fork."""
         try:
             found = json.loads(self._folder.read(FORKED_AT))
             return Ancestor(str(found["query"]), int(found["epoch"]))
@@ -148,7 +149,7 @@ def is_new(store: str, ledger: Ledger, query: str, this: CommittedEpoch, writer:
     refuse_second(store, ledger, query, writer)
     last = ledger.queries.get(query)
     if last is None:
-        ancestor = writer.read_ancestor()
+        ancestor = writer.ancestor
         last = CommittedEpoch(-1 if ancestor is None else ancestor.epoch)
     if this.epoch < last.epoch:
         what = f"{store} has the results of epochs up to {last.epoch}, and the query runs epoch {this.epoch}"
@@ -185,7 +186,7 @@ def refuse_second(store: str, ledger: Ledger, query: str | None, writer: Writer)
         raise StoreError("STORE_IN_USE", _describe_successor(store, known))
     if writer.is_beside_others or known is not None or not ledger.queries:
         return
-    ancestor = writer.read_ancestor()
+    ancestor = writer.ancestor
     if ancestor is not None and ancestor.query in ledger.queries:
         _refuse_late_fork(store, ledger.queries[ancestor.query], ancestor, writer)
         return
@@ -206,7 +207,7 @@ def find_predecessor(ledger: Ledger, query: str, writer: Writer) -> str | None:
     """Find the query whose place in the store a query takes with its first epoch, because it is its fork."""
     if writer.is_beside_others or query in ledger.queries:
         return None
-    ancestor = writer.read_ancestor()
+    ancestor = writer.ancestor
     return ancestor.query if ancestor is not None and ancestor.query in ledger.queries else None
 
 

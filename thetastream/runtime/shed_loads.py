@@ -13,7 +13,7 @@ The unit to which the routers of an epoch report publishes the counts of cells: 
 what is reported. Routers take the newest ones from before their epoch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -63,7 +63,7 @@ class Loads:
 
         With ``of_one_epoch``, only the loads of the newest epoch count.
         """
-        newest = self._find_newest(epoch).values()
+        newest = _find_newest(self._folder.list_files(), epoch).values()
         last = max((entry.epoch for entry in newest), default=None)
         loads = (entry.load for entry in newest if not of_one_epoch or entry.epoch == last)
         return max(loads, default=None)
@@ -82,7 +82,7 @@ class Loads:
         StateError
             MAILBOX_DAMAGED.
         """
-        found = [number for number in self._list_cells() if number < epoch]
+        found = _list_cells(self._folder.list_files(), epoch)
         if not found:
             return None
         name = f"{CELLS_OF}.{max(found)}"
@@ -94,32 +94,35 @@ class Loads:
 
     def prune(self, epoch: int) -> None:
         """Remove the loads that neither ``epoch``, if it runs again, nor a later epoch reads."""
-        newest = self._find_newest(epoch)
-        for entry in self._list():
+        names = self._folder.list_files()
+        newest = _find_newest(names, epoch)
+        for entry in _list_entries(names):
             if entry.epoch < newest.get(entry.unit, entry).epoch:
                 with suppress(FileNotFoundError):
                     self._folder.remove(f"{entry.unit}.{entry.epoch}.{entry.load}")
-        before = [number for number in self._list_cells() if number < epoch]
-        for number in sorted(before)[:-1]:
+        for number in sorted(_list_cells(names, epoch))[:-1]:
             with suppress(FileNotFoundError):
                 self._folder.remove(f"{CELLS_OF}.{number}")
 
-    def _list_cells(self) -> list[int]:
-        """List the epochs whose counts of cells are there."""
-        names = (name.partition(".") for name in self._folder.list_files())
-        return [int(number) for kind, _, number in names if kind == CELLS_OF and number.isdigit()]
 
-    def _find_newest(self, epoch: int) -> dict[int, _Entry]:
-        """Find the newest load of each unit before ``epoch``."""
-        return {entry.unit: entry for entry in sorted(self._list()) if entry.epoch < epoch}
+def _list_cells(names: Iterable[str], epoch: int) -> list[int]:
+    """List the epochs before ``epoch`` whose counts of cells are there."""
+    parts = (name.partition(".") for name in names)
+    found = [int(number) for kind, _, number in parts if kind == CELLS_OF and number.isdigit()]
+    return [number for number in found if number < epoch]
 
-    def _list(self) -> list[_Entry]:
-        names = (name.split(".") for name in self._folder.list_files())
-        return [
-            _Entry(*map(int, parts))
-            for parts in names
-            if len(parts) == 3 and all(part.lstrip("-").isdigit() for part in parts)
-        ]
+
+def _find_newest(names: Iterable[str], epoch: int) -> dict[int, _Entry]:
+    """Find the newest load of each unit before ``epoch``."""
+    return {entry.unit: entry for entry in sorted(_list_entries(names)) if entry.epoch < epoch}
+
+
+def _list_entries(names: Iterable[str]) -> list[_Entry]:
+    return [
+        _Entry(*map(int, parts))
+        for parts in (name.split(".") for name in names)
+        if len(parts) == 3 and all(part.lstrip("-").isdigit() for part in parts)
+    ]
 
 
 @dataclass(frozen=True)

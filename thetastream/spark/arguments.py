@@ -16,10 +16,15 @@ def is_frame(value: Any) -> bool:
     return hasattr(type(value), "isStreaming") and hasattr(value, "sparkSession")
 
 
+def is_pandas_frame(value: Any) -> bool:
+    """Whether a value is a frame of pandas-on-Spark."""
+    # An unknown attribute of such a frame is an AssertionError, so it is asked for nothing.
+    return type(value).__module__.startswith("pyspark.pandas.")
+
+
 def refuse_other_frames(function: str, df: Any) -> None:
     """Raise STREAMS unless ``df`` is a DataFrame of Spark. ``function`` is who asks, as in ``th.changes``."""
-    # An unknown attribute of a pandas-on-Spark frame is an AssertionError, so it is asked for nothing.
-    if type(df).__module__.startswith("pyspark.pandas."):
+    if is_pandas_frame(df):
         what = "a frame of pandas-on-Spark; give its to_spark()"
         raise QueryError("STREAMS", f"{function} takes a DataFrame of Spark, and not {what}")
     if not is_frame(df):

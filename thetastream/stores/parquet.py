@@ -170,9 +170,11 @@ class ParquetStore(Store):
     def cut(self, first: int) -> int:
         n_cut = 0
         for file in list_parts(self.read_history().held):
-            old = [one for one in file if one.snapshot is not None and one.snapshot < first]
-            if old and len(old) < len(file):
-                n_cut += self._rewrite([old, [one for one in file if one not in old]])
+            old, kept = list[CommittedRows](), list[CommittedRows]()
+            for one in file:
+                (old if one.snapshot is not None and one.snapshot < first else kept).append(one)
+            if old and kept:
+                n_cut += self._rewrite([old, kept])
         return n_cut
 
     def _rewrite(self, files: Sequence[Sequence[CommittedRows]]) -> bool:

@@ -56,8 +56,8 @@ def test_a_fork_is_another_query_with_the_same_state(tmp_path: Path) -> None:
     assert read_offset(new, 7)["fork"] == {"of": "eb16ab27", "is_begun": False}
     assert "fork" not in read_offset(tmp_path / "old", 7)
     # A store expects the epoch after the last one of the old query first.
-    assert Writer(str(new)).read_ancestor() == ("eb16ab27", 7)
-    assert Writer(str(tmp_path / "old")).read_ancestor() is None
+    assert Writer(str(new)).ancestor == ("eb16ab27", 7)
+    assert Writer(str(tmp_path / "old")).ancestor is None
 
 
 def test_each_unit_hears_once_whose_tuples_it_has(tmp_path: Path) -> None:

@@ -517,66 +517,61 @@ def _write_tried(ratio: type[SetRatio]) -> tuple[str, ...]:
     return tuple(f"try_divide({part}, {whole[1:-1] if whole[0] == '(' else whole})" for part, whole in parts)
 
 
-class TryJaccard(Jaccard):
-    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+class TriedRatio(SetRatio):
+    """A ratio by ``try_divide``, which is NULL if it divides by zero."""
+
+    proof = _SIZE_OF_NULL, "NULL"
+    is_fatal = False
+
+
+class TryJaccard(TriedRatio, Jaccard):
+    """``Jaccard`` by ``try_divide``."""
 
     name = "try_jaccard"
     forms = _write_tried(Jaccard)
-    proof = _SIZE_OF_NULL, "NULL"
-    is_fatal = False
 
 
-class TryJaccardOfSizes(JaccardOfSizes):
-    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+class TryJaccardOfSizes(TriedRatio, JaccardOfSizes):
+    """``JaccardOfSizes`` by ``try_divide``."""
 
     name = "try_jaccard_of_sizes"
     forms = _write_tried(JaccardOfSizes)
-    proof = _SIZE_OF_NULL, "NULL"
-    is_fatal = False
 
 
-class TryContained(Contained):
-    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+class TryContained(TriedRatio, Contained):
+    """``Contained`` by ``try_divide``."""
 
     name = "try_contained"
     forms = _write_tried(Contained)
-    proof = _SIZE_OF_NULL, "NULL"
-    is_fatal = False
 
     @property
     def mirrored(self) -> PairMeasure:
         return TryContains()
 
 
-class TryContains(Contains):
-    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+class TryContains(TriedRatio, Contains):
+    """``Contains`` by ``try_divide``."""
 
     name = "try_contains"
     forms = _write_tried(Contains)
-    proof = _SIZE_OF_NULL, "NULL"
-    is_fatal = False
 
     @property
     def mirrored(self) -> PairMeasure:
         return TryContained()
 
 
-class TryOverlapRatio(OverlapRatio):
-    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+class TryOverlapRatio(TriedRatio, OverlapRatio):
+    """``OverlapRatio`` by ``try_divide``."""
 
     name = "try_overlap"
     forms = _write_tried(OverlapRatio)
-    proof = _SIZE_OF_NULL, "NULL"
-    is_fatal = False
 
 
-class TryDice(Dice):
-    """The same ratio by ``try_divide``, which is NULL if it divides by zero."""
+class TryDice(TriedRatio, Dice):
+    """``Dice`` by ``try_divide``."""
 
     name = "try_dice"
     forms = _write_tried(Dice)
-    proof = _SIZE_OF_NULL, "NULL"
-    is_fatal = False
 
 
 def find_ones(matrix: Bools) -> tuple[Int64s, Int64s]:

@@ -19,7 +19,7 @@ from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
-from thetastream.spark.arguments import is_frame
+from thetastream.spark.arguments import is_frame, is_pandas_frame
 from thetastream.spark.changes import drop_change_type, find_change_type, read_rules
 from thetastream.spark.event_time import count_watermarks, list_dropping, list_marked
 from thetastream.spark.pipelines import refuse_query_function
@@ -57,8 +57,7 @@ def read_frames(streams: Any) -> dict[str, DataFrame]:
             f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {describe_given(streams)}',
         )
     for alias, frame in streams.items():
-        # An unknown attribute of a pandas-on-Spark frame is an AssertionError, so it is asked for nothing.
-        if type(frame).__module__.startswith("pyspark.pandas."):
+        if is_pandas_frame(frame):
             raise QueryError(
                 "STREAMS", f"stream {alias!r} is a frame of pandas-on-Spark; give {alias}.to_spark()"
             )

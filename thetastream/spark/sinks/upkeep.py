@@ -5,7 +5,8 @@ beside the writer and beside readers in any process. What it cannot do now, it d
 logged, and ends neither the thread nor the query.
 """
 
-from threading import Event, Thread
+import time
+from threading import Thread
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -55,7 +56,6 @@ class StoreKeeper:
 
     def __init__(self, store: Store, query: StreamingQuery, every_s: float, keep: Duration | None) -> None:
         self._store, self._query, self._every_s, self._keep = store, query, every_s, keep
-        self._never = Event()
 
     def start(self) -> None:
         """Look after the store from now on, in a thread that does not keep the program running."""
@@ -69,7 +69,7 @@ class StoreKeeper:
                 waited_s = 0.0
                 self.look_after()
             pause_s = min(_LOOK_S, self._every_s - waited_s)
-            self._never.wait(pause_s)
+            time.sleep(pause_s)
             waited_s += pause_s
 
     def look_after(self) -> None:
