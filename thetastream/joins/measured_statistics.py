@@ -7,7 +7,6 @@ The event times in the progress are those of one stream. This is sufficient, bec
 unless both streams move on.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any
 from thetastream.core.errors import QueryError
 from thetastream.index.base import CANDIDATE_S
 from thetastream.lowering.statistics import Statistics
-from thetastream.spark.observe.metrics import metrics, refuse_no_query
+from thetastream.spark.observe.metrics import metrics, read_reports, refuse_no_query
 
 COUNTED = ("left", "right")
 
@@ -55,9 +54,7 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
     refuse_no_query("th.statistics", query)
     epochs = metrics(query)
     joins = list(dict.fromkeys(epoch["join"] for epoch in epochs))
-    reports = [
-        report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress
-    ]
+    reports = list(read_reports(query))
     if join is None and len(joins) > 1 and are_one_pipeline(epochs):
         return measure_rates(epochs, reports)
     if join not in joins and (join is not None or len(joins) > 1):

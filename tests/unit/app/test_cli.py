@@ -1,14 +1,16 @@
 """The command line: its exit codes, and what it prints on standard error."""
 
+import json
 import subprocess
 import sys
 from importlib.metadata import version
 
 import pytest
 
-from thetastream.app.cli import main
+from thetastream.app.cli import demo, main
 from thetastream.app.demo.run import load
 from thetastream.core.listening import open_port
+from thetastream.core.version import VERSION
 
 
 def test_version_of_a_separate_process():
@@ -61,6 +63,55 @@ def test_demo_leaves_a_folder_of_others_alone(tmp_path, capsys):
     errors = capsys.readouterr().err
     assert errors.startswith("thetastream: [FOLDER_NOT_EMPTY] --out must be a new folder, an empty folder")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+class Distribution:
+    """An installation that comes from a place; None if it comes from a package index."""
+
+    def __init__(self, origin):
+        self.origin = origin
+
+    def read_text(self, name):
+        assert name == "direct_url.json"
+        return self.origin and json.dumps(self.origin)
+
+
+@pytest.mark.parametrize(
+    ("origin", "place"),
+    [
+        (None, "==" + VERSION),
+        ({"url": "file:///dist/a.whl", "archive_info": {}}, " @ file:///dist/a.whl"),
+        (
+            {"url": "https://h/t.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}},
+            " @ git+https://h/t.git@ab12",
+        ),
+    ],
+)
+def test_uvx_runs_the_demo_again_with_its_packages(origin, place, monkeypatch, capsys):
+    def lack(*_):
+        raise ModuleNotFoundError("no", name="duckdb")
+
+    called = []
+    monkeypatch.setattr("thetastream.app.demo.run", lack)
+    monkeypatch.setattr(demo, "distribution", lambda _: Distribution(origin))
+    monkeypatch.setattr(demo.os, "execve", lambda *call: called.append(call))
+    monkeypatch.setenv("UV", "/bin/uv")
+    monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
+    main(["demo", "--rows", "5", "--serve"])
+    ((program, command, environment),) = called
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    wanted = ["--python", python, "--from", f"thetastream[demo,serve,java]{place}", "thetastream", "demo"]
+    assert (program, command[:3]) == ("/bin/uv", ["/bin/uv", "tool", "run"])
+    assert command[3:] == [*wanted, "--rows", "5", "--out", "out/demo", "--serve", "8080"]
+    # The second run does not start a third one, and neither does the environment of a project.
+    for setting in (environment, {"UV_RUN_RECURSION_DEPTH": "1"}):
+        with monkeypatch.context() as patched:
+            for name, value in setting.items():
+                patched.setenv(name, value)
+            capsys.readouterr()
+            assert main(["demo"]) == 1
+            assert "[MISSING_PACKAGE] duckdb is needed" in capsys.readouterr().err
+    assert len(called) == 1
 
 
 def test_departures_are_the_year_in_event_time_order():

@@ -12,11 +12,14 @@ from tests.support.metric_entries import make_entry
 from thetastream.spark.observe import live
 from thetastream.spark.observe.live import describe_state, render_view
 
+PLAN = {"words": {"the condition": "a.x < b.x", "the model": "Split(2)"}}
+
 
 class EndingQuery:
     """A query that ends after some looks; a new epoch has come before each of them."""
 
-    recentProgress = ()
+    recentProgress = ({"sink": {"description": "a.b.ConsoleTable$@3c1"}},)
+    name, id = "pairs", "e18f"
 
     def __init__(self, looks: int, failure: Exception | None = None) -> None:
         self.looks, self.left, self.failure = looks, looks, failure
@@ -33,7 +36,7 @@ class EndingQuery:
 @pytest.fixture(autouse=True)
 def entries(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(query: EndingQuery) -> list[dict[str, Any]]:
-        return [make_entry(epoch) for epoch in range(query.looks - query.left)]
+        return [make_entry(epoch, plan=PLAN) for epoch in range(query.looks - query.left)]
 
     monkeypatch.setattr(live, "metrics", read)
 
@@ -43,12 +46,13 @@ def test_each_epoch_is_a_line_until_the_query_ends(
 ) -> None:
     monkeypatch.setitem(sys.modules, "IPython", None)
     th.watch(EndingQuery(3, ValueError("no disk\nand a stack")), every="1 ms")
-    first, *others = capsys.readouterr().out.splitlines()
+    join, first, *others = capsys.readouterr().out.splitlines()
+    assert join == "join ab12: a.x < b.x; Split(2)"
     assert first == (
-        "epoch 0: tuples 52, late 2, matched 7, seconds 0.8, stored tuples 50, state, MB 0.0, "
+        "epoch 0, join ab12: tuples 52, late 2, matched 7, seconds 0.8, stored tuples 50, state, MB 0.0, "
         "watermark 1970-01-01T00:00:01.000Z"
     )
-    assert [line[:8] for line in others] == ["epoch 1:", "epoch 2:", "failed: "]
+    assert [line[:8] for line in others] == ["epoch 1,", "epoch 2,", "failed: "]
     assert others[-1] == "failed: no disk"
 
 
@@ -60,14 +64,15 @@ def test_a_notebook_has_a_table_that_changes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     th.watch(EndingQuery(2), every="1 ms")
-    states = [ElementTree.fromstring(f"<div>{text}</div>").find(".//td") for text in shown]
-    assert [None if one is None else one.text for one in states] == ["running", "ended"]
-    assert "matched" in shown[-1]
+    views = [ElementTree.fromstring(f"<div>{text}</div>") for text in shown]
+    facts = [[cell.text for cell in view.iter("td")][:3] for view in views]
+    assert facts == [["pairs", "ConsoleTable", "running"], ["pairs", "ConsoleTable", "ended"]]
+    assert "<p>join ab12: a.x &lt; b.x; Split(2)</p>" in shown[-1]
 
 
 def test_the_view_shows_sums_and_the_last_epochs_of_each_join() -> None:
     found = [make_entry(epoch, join=join) for epoch in range(7) for join in ("ab", "<cd>")]
-    page = ElementTree.fromstring(f"<div>{render_view('running', found)}</div>")
+    page = ElementTree.fromstring(f"<div>{render_view({'state': 'running'}, found)}</div>")
     facts = {row[0].text: row[1].text for row in page.find(".//tbody") or ()}
     assert facts == {"state": "running", "epochs": "7", "tuples": "728", "matched": "98"}
     tables = page.findall("table")

@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from thetastream.app.cli import checkpoints, errors, jobs, scaling, serving, simulate, small, statements
+from thetastream.app.cli import checkpoints, demo, errors, jobs, scaling, serving, simulate, small, statements
 from thetastream.app.cli.shared_arguments import Run
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.version import VERSION
@@ -30,7 +30,7 @@ GROUPS = (
     small.add_models,
     small.add_completion,
     small.add_prepare,
-    small.add_demo,
+    demo.add_demo,
 )
 """The functions that add commands, in the order in which help lists the commands."""
 

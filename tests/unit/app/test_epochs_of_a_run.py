@@ -1,0 +1,43 @@
+"""What ``thetastream run`` reads about the epochs of its query."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from thetastream.app.job.run import Totals, read_epochs
+
+
+def make_report(epoch: int, *sources: tuple[Any, int], took_ms: int = 2000) -> dict[str, Any]:
+    """Make a report as Spark does, with the end offset and the rows of each source."""
+    described = [
+        {"endOffset": offset if isinstance(offset, str) else json.dumps(offset), "numInputRows": rows}
+        for offset, rows in sources
+    ]
+    return {
+        "batchId": epoch,
+        "timestamp": "2026-01-05T09:30:00.000Z",
+        "durationMs": {"triggerExecution": took_ms} if took_ms else {},
+        "numInputRows": sum(rows for _, rows in sources),
+        "sources": described,
+    }
+
+
+def test_rows_of_our_own_sources_are_no_tuples_of_a_run() -> None:
+    ours, idle = {"query": {}, "writer": {"state": 8}}, {"time_us": 5, "run": "ab"}
+    files, rate, kafka = {"logOffset": 0}, "7", {"bids": {"0": 12}}
+    reports = [
+        make_report(4, (files, 90)),
+        # The first epoch of a fork tells each unit whose tuples it has.
+        make_report(5, (files, 10), (ours, 2), (rate, 30)),
+        make_report(6, (ours, 3), (idle, 1), took_ms=0),
+        make_report(7, (kafka, 20), ({**ours, "mailbox": "m", "epoch": 3}, 400), (idle, 1)),
+    ]
+    query, totals = SimpleNamespace(recentProgress=reports), Totals()
+    epochs = list(read_epochs(query, 4))
+    assert [(one["epoch"], one["tuples"], one["tuples_per_s"]) for one in epochs] == [
+        (5, 40, 20),
+        (7, 20, 10),
+    ]
+    for epoch in epochs:
+        totals.add(epoch)
+    assert totals.describe() == "total: 2 epochs, 60 tuples in 4.0 s (15/s)"
