@@ -5,6 +5,7 @@ log, the exchange, the state store and the timers. A crash at any step sets the 
 and the epoch runs again with the offsets of the log.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -179,6 +180,11 @@ class SparkEpochs:
     def plan(self) -> ControlPlan:
         """The plan of the newest offset."""
         return decode_plan(self.offsets[-1]["control"]["plan"])
+
+    def list_living(self) -> list[int]:
+        """List the grouping keys of the units that have not ended, in order."""
+        heard = {key: json.loads(value[0])["heard"] for key, value in self.state["value"].items()}
+        return sorted(key for key, (epoch, *_) in heard.items() if epoch >= 0)
 
     def log_offset(self) -> None:
         """Ask the source for the offset of the next epoch, and write it to the log."""

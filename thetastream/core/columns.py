@@ -81,7 +81,8 @@ ORIGIN = "origin"
 """Column of a row of the exchange: the place of the block among the blocks of its sender. Units read blocks
 in this order."""
 HEADER = "header"
-"""Column of a row of the exchange: the header of a message, as JSON; NULL for new tuples."""
+"""Column of a row of the exchange: the header of a message, as JSON. For new tuples, the version of the
+control plan by which they were routed; NULL before its first change."""
 BLOCK = "block"
 """Column of a row of the exchange: the packed block. It is empty if the row only announces an epoch."""
 # Kinds 0, 1, 2 and 6 are new tuples; the kind is the number of their role (``thetastream.core.sides.Role``).
@@ -110,6 +111,9 @@ of that query, as JSON (``thetastream.spark.fork``)."""
 MEASURE = 11
 """The kind of a row that asks a unit to report its load, because a policy is followed. It has no header
 (``thetastream.runtime.control.following``)."""
+PLAN = 12
+"""The kind of a row that tells a unit which version of the control plan holds from the next epoch on. Its
+header is the version (``thetastream.runtime.control.held_plan``)."""
 HIDDEN = "thetastream.hidden"
 """The metadata key of a column of an input that conditions read and results do not have."""
 CHANGE_TYPE = "_change_type"

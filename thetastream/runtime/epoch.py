@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from thetastream.core.errors import StateError
+from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.core.shed import LAG
 from thetastream.engine.clock import END_US, Clock, EarlyWatermark, Latest, merge_latest
@@ -135,8 +136,13 @@ class UnitEpoch:
         # 2. Run the engine.
         member, state = _follow(spec, told.notice, before, clock)
         control = self.coordination.control
+        held_plan = before.held_plan.hear(told.next_plan, clock.epoch)
         if control is not None:
-            plan = control.find_plan(task) if spec.has_messages else None
+            followed, plan = set(told.followed), None
+            if spec.has_messages:
+                plan = control.find_plan(task)
+                followed.add(0 if plan is None else plan.version)
+            before.held_plan.check(followed, clock.epoch, hide_secrets(control.root))
             inbox.peers = _find_peers(spec, plan, member, slot, told.notice)
         root = choose_cache_root(self.run_context.cache_folder)
         sweep(root)
@@ -165,13 +171,14 @@ class UnitEpoch:
             engine.counters.count_sent(sent)
         # 4. Keep the state. The timer makes Spark call the unit when the watermark moves, even without rows.
         if event == ENDS:
-            value.clear()
+            value.update((Manifest(NOTHING, None, spec.state_type(), held_plan=held_plan).encode(query),))
             if spec.has_event_time:
                 handle.deleteTimer(_when_called(before.heard))
         else:
             heard = LastEpoch(clock.epoch, clock.watermark_us, latest_us)
             member = member.remember(clock.epoch, engine.counters)
-            value.update((Manifest(heard, mailbox, engine.state, member, has_sent=sent > 0).encode(query),))
+            kept = Manifest(heard, mailbox, engine.state, member, sent > 0, held_plan)
+            value.update((kept.encode(query),))
             if spec.has_event_time:
                 _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         drained = member.find_drained(clock.epoch, clock.watermark_us, engine.counters.is_empty)

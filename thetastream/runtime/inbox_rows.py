@@ -5,7 +5,7 @@ rows of a unit -> tuples, messages, reports of the shedder    -> inbox
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ from thetastream.core.columns import (
     MESSAGE,
     NOTICE,
     ORIGIN,
+    PLAN,
     SHED,
     STREAM,
     UNIT,
@@ -53,6 +54,10 @@ class ControlRows(NamedTuple):
     """The latest event time that routers report for each stream, in microseconds."""
     asks_load: bool = False
     """Whether the unit should report its load."""
+    followed: Set[int] = frozenset()
+    """The versions of the control plan by which tuples were routed."""
+    next_plan: int | None = None
+    """The version of the control plan that holds from the next epoch on; None if the plan stays the same."""
 
 
 def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
@@ -70,6 +75,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
     forked_from: Identity | None = None
     latest_us: dict[int, int] = {}
     asks_load = False
+    followed: set[int] = set()
+    next_plan: int | None = None
     messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
     for kind, stream, origin, header, block in found:
         size = len(block)
@@ -86,16 +93,19 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
             asks_load = True
         elif kind == NOTICE:
             notice = Notice.read(header)
+        elif kind == PLAN:
+            next_plan = int(header)
         elif kind == FORK:
             forked_from = decode_identity(json.loads(header))
         elif kind == MESSAGE:
             messages.append((int(origin), header, unpack(block) if size else None, size))
         else:
+            followed.add(int(header or 0))
             inbox.add(int(stream), int(kind), int(origin), unpack(block), size)
     # The upper half of the origin is the number of the sender, the lower half numbers its messages.
     for origin, header, carried, size in sorted(messages, key=lambda message: message[0]):
         inbox.deliver(Message(header, carried, sender=origin >> 32), size)
-    return ControlRows(announced, notice, forked_from, latest_us, asks_load)
+    return ControlRows(announced, notice, forked_from, latest_us, asks_load, followed, next_plan)
 
 
 def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:

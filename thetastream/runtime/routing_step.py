@@ -79,6 +79,7 @@ def make_routing_step(
         else:
             route = build_router(fitted.planned, plan).route
             called = tuple(keys[slot] for slot in plan.slots)
+        followed = None if plan is None else str(plan.version)
         # 2. Announce the epoch. Origins order the blocks of a stream by partition.
         origin, sent = task.partition << 32, 0
         if is_announced and not origin:
@@ -109,7 +110,7 @@ def make_routing_step(
                 latest_us = early.find_latest(stream, tuples, latest_us)
             for unit, role, packed in _pack_routes(route(stream, tuples, probing)):
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
-                yield _make_rows([keys[unit]], int(role), stream, origin + number, packed)
+                yield _make_rows([keys[unit]], int(role), stream, origin + number, packed, followed)
                 n = count_fillers(task.partition, sent, packed.nbytes)
                 sent += packed.nbytes
                 if n:

@@ -30,9 +30,12 @@ def test_a_change_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     run.check()
     # The last tuples that the old units store are of epoch 2. The watermark of epoch 6 is a window past them.
     assert shapes == [[2, 2]] * 5 + [[2]] * 3
-    # What has ended leaves nothing: no state, no timers, no files of requests and marks.
+    # What has ended leaves the version of the plan that ended it, and nothing else: no tuples, no timers, no
+    # files of requests and marks.
     keys = run.spark.fitted.keys
-    assert sorted(run.spark.state["value"]) == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
+    assert run.spark.list_living() == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
+    ended = [json.loads(run.spark.state["value"][keys[slot]][0]) for slot in (0, 1)]
+    assert [(one["state"]["segments"], one["plan"]) for one in ended] == [([], [2, 7])] * 2
     assert not any(run.spark.state["timers"][keys[slot]] for slot in (0, 1))
     assert not any(run.spark.state["parts"][keys[slot]] for slot in (0, 1))
     assert run.spark.offsets[-1]["control"]["outcomes"] == {name: ""}
@@ -83,7 +86,7 @@ def test_units_that_answer_tuples_hand_over(
     assert [step for step, after in pairwise([*shapes, None]) if step != after] == steps
     # What has ended leaves nothing: no state, no timers, no marks.
     keys = run.spark.fitted.keys
-    assert sorted(run.spark.state["value"]) == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
+    assert run.spark.list_living() == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
     assert not any(run.spark.state["timers"][keys[slot]] for slot in (0, 1))
     assert run.spark.control.list_drained() == set()
 
@@ -166,9 +169,9 @@ def test_units_that_send_messages_change(tmp_path: Path, monkeypatch: pytest.Mon
     (n_units,) = sizes.values()
     assert shapes[0] == [model.n_units, n_units]
     assert shapes[-1] == [n_units]
-    # What has ended leaves nothing: no state, no timers.
+    # What has ended keeps no tuples and no timers.
     keys = run.spark.fitted.keys
-    assert sorted(run.spark.state["value"]) == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
+    assert run.spark.list_living() == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
     assert not any(run.spark.state["timers"][keys[slot]] for slot in range(model.n_units))
 
 
@@ -185,10 +188,10 @@ def test_tuples_that_never_expire_move(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one.model for one in run.spark.plan.membership] == [model]
     run.run()
     run.check()
-    # What has ended leaves nothing.
+    # What has ended keeps no tuples.
     keys = run.spark.fitted.keys
     newest = sorted(keys[slot] for slot in run.spark.plan.newest.slots)
-    assert sorted(run.spark.state["value"]) == newest
+    assert run.spark.list_living() == newest
     assert sorted(key for key, parts in run.spark.state["parts"].items() if parts) == newest
 
 

@@ -4,13 +4,16 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.control_faults import EXACT, count_cases
-from tests.support.control_runs import Run
-from thetastream.models import Biclique, Split
+from tests.support.control_runs import AntiRun, Epochs, MultiwayRun, Run
+from thetastream.core.errors import StateError
+from thetastream.models import Biclique, Matrix, Ring, Split
+from thetastream.models.base import Model
 from thetastream.runtime.control.request import Request
 
 CASES = 100
@@ -26,7 +29,58 @@ def run(folder: Path, seeds: range, patch: pytest.MonkeyPatch) -> Counter[tuple[
 
 
 def test_some_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(tmp_path, range(20), monkeypatch).total() == 20
+    assert run(tmp_path, range(8), monkeypatch).total() == 8
+
+
+def test_a_plan_that_goes_after_the_driver_has_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to a mark takes the place of a plan, and the query starts again, which removes the marks."""
+    assert run(tmp_path, range(1032, 1033), monkeypatch).total() == 1
+
+
+OLDER: dict[str, tuple[Callable[..., Epochs], Model, list[Request], int]] = {
+    "no unit leaves": (Run, Biclique((1, 1)), [Request(model=Biclique((2, 1)))], 0),
+    "all units leave": (Run, Biclique((1, 1)), [Request(model=Matrix(1, 2))], 0),
+    "the older units have ended": (Run, Biclique((1, 1)), [Request(model=Matrix(1, 2))], 8),
+    "two changes": (Run, Split(2), [Request(sizes={"cores": 3}), Request(sizes={"cores": 2})], 1),
+    "a handover": (AntiRun, Matrix(2, 1), [Request(sizes={"rows": 3})], 0),
+    "a ring": (MultiwayRun, Ring(2), [Request(sizes={"nodes": 3})], 0),
+}
+"""The run, its model, the requests that the older folder does not know, and the epochs after them."""
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_a_folder_that_is_older_than_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The epoch that a crash has interrupted runs again before the driver looks into the folder."""
+    make_run, model, requests, n_later = OLDER[name]
+    run = make_run(tmp_path, monkeypatch, model)
+    run.run()
+    run.run()
+    plans = Path(run.spark.control.locate("plans"))
+    before = set(plans.glob("*"))
+    for request in requests:
+        run.spark.control.put_request(request.write())
+        run.run()
+    for _ in range(n_later):
+        run.run()
+    batches = run.draw(8)
+    run.spark.log_offset()
+    run.spark.start()
+    kept = {path: path.read_bytes() for path in plans.glob("*") if path not in before}
+    assert kept
+    for path in kept:
+        path.unlink()
+    with pytest.raises(StateError, match="CONTROL_MISSING"):
+        run.spark.run(batches, run.watermark)
+    for path, data in kept.items():
+        path.write_bytes(data)
+    run.end_epoch(run.spark.run(batches, run.watermark))
+    for number in range(8):
+        run.run(n=8 if number < 4 else 0)
+    run.check()
 
 
 @pytest.mark.slow

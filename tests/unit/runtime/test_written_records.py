@@ -44,6 +44,7 @@ from thetastream.results.history import CommittedRows, make_entry, make_rewrite
 from thetastream.results.ledger import CommittedEpoch, Ledger, PendingSnapshot
 from thetastream.results.snapshots import Snapshot
 from thetastream.results.staged import Staged
+from thetastream.runtime.control.held_plan import HeldPlan
 from thetastream.runtime.control.notices import JOINS, Member, Notice
 from thetastream.runtime.control.plan import ControlPlan, Generation, Rules, decode_plan, encode_plan
 from thetastream.runtime.control.request import Request
@@ -121,11 +122,13 @@ def test_the_state_of_each_engine_is_written_as_ever(name: str) -> None:
 
 def test_what_a_manifest_says_besides_the_state_is_written_as_ever() -> None:
     member = Member({"name": "split", "cores": 2}, 1, 4, 7, 3, 900, (5, 6), None)
-    manifest = Manifest(LastEpoch(2, None, (7, None)), None, UnitState(), member, has_sent=True)
+    held = HeldPlan(4, 1)
+    manifest = Manifest(LastEpoch(2, None, (7, None)), None, UnitState(), member, True, held)
     written = manifest.encode(QUERY)
     assert written == (
         f'{HEAD}"heard": [2, null, [7, null]], "mailbox": null, "state": {{"segments": [], "arrived": []}}, '
-        '"member": [{"name": "split", "cores": 2}, 1, 4, 7, 3, 900, [5, 6], null], "has_sent": true}'
+        '"member": [{"name": "split", "cores": 2}, 1, 4, 7, 3, 900, [5, 6], null], '
+        '"has_sent": true, "plan": [4, 1]}'
     )
     found = decode(written, QUERY, UnitState)
     assert found == manifest._replace(member=member._replace(arrived=[5, 6]))

@@ -11,6 +11,7 @@ from thetastream.core import records
 from thetastream.core.errors import StateError
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes, refuse_changes
 from thetastream.engine.clock import Latest
+from thetastream.runtime.control.held_plan import NOTHING_HELD, HeldPlan
 from thetastream.runtime.control.notices import NEVER_TOLD, Member
 
 FORMAT = 8
@@ -46,6 +47,8 @@ class Manifest(NamedTuple):
     """What the control plan has told the unit."""
     has_sent: bool = False
     """Whether the unit sent messages in the epoch ``heard``."""
+    held_plan: HeldPlan = NOTHING_HELD
+    """The version of the control plan that the unit was told."""
 
     def encode(self, query: Identity) -> str:
         """Write the manifest as JSON."""
@@ -55,6 +58,8 @@ class Manifest(NamedTuple):
             parts["member"] = self.member
         if self.has_sent:
             parts["has_sent"] = True
+        if self.held_plan != NOTHING_HELD:
+            parts["plan"] = self.held_plan
         return json.dumps({"format": FORMAT, "query": encode_identity(query), **parts})
 
 
@@ -90,7 +95,9 @@ def decode(
             state = state_type() if find_changes(before, now) else records.decode(state_type, stored["state"])
             heard = records.decode(LastEpoch, stored["heard"])
             member = Member(*stored.get("member", ()))
-            manifest = Manifest(heard, stored["mailbox"], state, member, stored.get("has_sent", False))
+            held_plan = HeldPlan(*stored.get("plan", ()))
+            has_sent = stored.get("has_sent", False)
+            manifest = Manifest(heard, stored["mailbox"], state, member, has_sent, held_plan)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
     if version != FORMAT:
