@@ -110,6 +110,7 @@ def build_app(
     Returns
     -------
     fastapi.FastAPI
+        If there are stores, ``app.state.prepare()`` starts a process for statements ahead of the first one.
 
     Examples
     --------
@@ -186,6 +187,8 @@ def add_store_routes(app: FastAPI, door: Door, stores: Mapping[str, Store], limi
     seats = SubscriberLimits(limits.subscribers, limits.subscribers_per_client)
     feeds = {name: Feed(store) for name, store in stores.items()}
     questions = Questions(stores, limits)
+    if stores:
+        app.state.prepare = questions.prepare
 
     @app.get("/stores", responses=PROBLEMS)
     def list_stores(request: Request) -> StoreList:

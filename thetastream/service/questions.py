@@ -50,6 +50,10 @@ class Questions:
         self._memory_of_few = ResponseMemory(limits.question_bytes)
         self._memory_of_events = ResponseMemory(limits.question_bytes * limits.questions)
 
+    def prepare(self) -> None:
+        """Start a process for statements, so that the first question need not wait for it."""
+        self._statements.prepare()
+
     @property
     def most_bytes(self) -> int:
         """The memory of one question, in bytes."""

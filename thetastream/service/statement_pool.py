@@ -1,7 +1,9 @@
 """Runs the statements of clients in processes of their own, which are used again.
 
 A process has a share of the memory of all questions, and runs one statement at a time. It is killed if a
-statement does not end in time. Another one starts when it is needed.
+statement does not end in time. Processes start one after the other, while statements wait. A statement gets
+the process that is free first. That is seldom the one that starts because of it: a start takes a second, and
+most statements take some milliseconds.
 
 A process works in an empty folder of its own, searches no current folder for modules, and gets few variables
 of the environment: those of the system, and those with which stores are opened. The token of the service is
@@ -17,8 +19,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from queue import LifoQueue
-from threading import Event, Lock, Timer
+from threading import Condition, Event, Lock, Thread, Timer
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +53,7 @@ ERRORS: dict[str, type[ThetastreamError]] = {"StoreError": StoreError}
 
 
 class StatementPool:
-    """As many processes as questions may run at the same time. None starts before it is needed.
+    """At most as many processes as questions may run at the same time.
 
     Parameters
     ----------
@@ -71,10 +72,19 @@ class StatementPool:
         self._folders = None if folders is None else tuple(folders)
         self._folder = tempfile.TemporaryDirectory(prefix="thetastream-statements-")
         limits.question_bytes  # noqa: B018 (it raises BAD_VALUE)
+        self._changed = Condition()
         # The process that was used last is used next, so a service with few clients has few processes.
-        self._idle: LifoQueue[Worker | None] = LifoQueue()
-        for _ in range(limits.questions):
-            self._idle.put(None)
+        self._idle: list[Worker] = []
+        self._failures: list[Exception] = []
+        self._n_workers = 0
+        self._n_waiting = 0
+        self._is_starting = False
+
+    def prepare(self) -> None:
+        """Start the first process, so that the first statement need not wait for it. This returns at once."""
+        with self._changed:
+            if not self._n_workers:
+                self._start()
 
     def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
         """Run one SELECT of a client, as ``encode`` does, and return its answer as a table."""
@@ -110,15 +120,62 @@ class StatementPool:
         ThetastreamError
             What ``open_rows`` raises.
         """
-        worker = self._idle.get()
+        worker = self._take()
         try:
-            if worker is None or worker.has_ended or worker.places != find_places(self._folders):
-                if worker is not None:
-                    worker.end()
-                worker = Worker(self._limits, self._folder.name, self._variables, self._folders)
             return worker.encode(open_rows, sql, media_type, memory, stop or Stop())
         finally:
-            self._idle.put(worker if worker is not None and worker.end.alive else None)
+            self._give_back(worker)
+
+    def _take(self) -> "Worker":
+        """Take a process that is free. If there is none, wait for one, and let another one start."""
+        with self._changed:
+            self._n_waiting += 1
+            try:
+                while True:
+                    while self._idle:
+                        worker = self._idle.pop()
+                        if not worker.has_ended and worker.places == find_places(self._folders):
+                            return worker
+                        worker.end()
+                        self._n_workers -= 1
+                    if self._failures:
+                        raise self._failures.pop()
+                    self._start()
+                    self._changed.wait()
+            finally:
+                self._n_waiting -= 1
+
+    def _give_back(self, worker: "Worker") -> None:
+        with self._changed:
+            if worker.end.alive:
+                self._idle.append(worker)
+            else:
+                self._n_workers -= 1
+            self._changed.notify_all()
+
+    def _start(self) -> None:
+        """Start one more process in the background, unless one is starting or there are enough."""
+        if self._is_starting or self._n_workers >= self._limits.questions:
+            return
+        self._n_workers += 1
+        self._is_starting = True
+        Thread(target=self._run_start, name="statement-start", daemon=True).start()
+
+    def _run_start(self) -> None:
+        worker, failure = None, None
+        try:
+            worker = Worker(self._limits, self._folder.name, self._variables, self._folders)
+        except Exception as error:
+            failure = error
+        with self._changed:
+            self._is_starting = False
+            if worker is not None:
+                self._idle.append(worker)
+            else:
+                self._n_workers -= 1
+            if failure is not None and self._n_waiting:
+                self._failures.append(failure)
+            self._changed.notify_all()
 
 
 class Worker:

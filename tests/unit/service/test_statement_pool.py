@@ -15,6 +15,7 @@ from itertools import repeat
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -318,8 +319,47 @@ def test_many_clients_share_few_processes() -> None:
     assert 1 <= len(workers) <= 2
     del pool
     gc.collect()
-    assert not any(worker.is_running() for worker in workers)
-    assert not set(find_workers()) & workers
+    # A process that is still starting ends when it has started.
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+
+
+def test_statements_do_not_wait_for_a_process_that_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = StatementPool(LIMITS)
+    pool.prepare()
+    assert count(pool) == 1000
+    may_start, is_starting, usual = Event(), Event(), statement_pool.Worker
+
+    def start_slowly(*arguments: Any) -> statement_pool.Worker:
+        is_starting.set()
+        assert may_start.wait(60)
+        return usual(*arguments)
+
+    monkeypatch.setattr(statement_pool, "Worker", start_slowly)
+    sql = "SELECT count(*) AS n FROM results AS a, results AS b, range(30)"
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(pool.ask, repeat(ROWS, 8), repeat(sql)))
+        assert is_starting.is_set()
+        may_start.set()
+    assert [one.to_pylist() for one in found] == [[{"n": 30_000_000}]] * 8
+
+
+def test_a_process_that_cannot_start_fails_the_statements_that_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, usual = StatementPool(LIMITS), statement_pool.Worker
+
+    def fail(*arguments: Any) -> statement_pool.Worker:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(statement_pool, "Worker", fail)
+    pool.prepare()  # Nobody waits for it.
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(count, pool) for _ in range(3)]
+        for one in asked:
+            with pytest.raises(OSError, match="no more processes"):
+                one.result(60)
+    monkeypatch.setattr(statement_pool, "Worker", usual)
+    assert count(pool) == 1000
 
 
 def test_processes_end_with_a_service_that_is_killed() -> None:

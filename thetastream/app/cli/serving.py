@@ -156,6 +156,7 @@ def serve(arguments: argparse.Namespace) -> int:
         scheme = "http" if arguments.tls_cert is None else "https"
         print(f"The page is {write_address(scheme, arguments.host, port.getsockname()[1])}", flush=True)
         if stores:
+            app.state.prepare()
             limiting = find_protections().describe(list_folders(stores))
             print(f"The system limits the processes of statements. {limiting}", flush=True)
         server.listen(port)
