@@ -8,7 +8,7 @@ value is read. Signatures, docstrings, defaults of the session, the OPTIONS clau
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -52,6 +52,20 @@ def _read_event_time(value: object, name: str) -> object:
         what = f"{name} must be the name of a column, or a mapping of aliases to names"
         raise QueryError("EVENT_TIME", f"{what}, not {value!r}")
     return value
+
+
+def _read_columns(value: object, name: str) -> object:
+    entries = value.items() if isinstance(value, Mapping) else [(None, None)]
+    if not all(isinstance(alias, str) and _is_list_of_names(names) for alias, names in entries):
+        what = f"{name} must map aliases to lists of names of columns, as in {{'a': ['id']}}"
+        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")
+    return value
+
+
+def _is_list_of_names(value: object) -> bool:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return False
+    return len(value) > 0 and all(isinstance(name, str) for name in value)
 
 
 def _read_bool(value: object, name: str) -> bool:
@@ -259,6 +273,16 @@ class TaskOptions(ScalingOptions, TimedOptions, total=False):
 class JoinOptions(RunOptions, TimedOptions, total=False):
     """Options of a join."""
 
+    columns: Annotated[
+        Mapping[str, Sequence[str]] | None,
+        Option(
+            'The columns that results have of each alias, as in `{"a": ["id"]}`. Only these and those that '
+            "the condition reads are sent to units and stored. Of other aliases, results have all columns.",
+            "results have all columns",
+            _read_columns,
+            is_text=False,
+        ),
+    ]
     order: Annotated[
         OrderOption,
         Option(

@@ -1,7 +1,7 @@
 """The request that a family of joins takes: what the user asked for, read and checked, without Spark."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -64,6 +64,8 @@ class JoinRequest:
     """Whether the last of several joins must know how far the watermark rises behind those before it."""
     keeps_spark_join: bool = False
     """Whether the user asks for Spark's own join of streams with tables, or of two batch DataFrames."""
+    shown: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The columns that results show of each alias. Of an alias without an entry, they show all."""
 
     @property
     def options(self) -> Options:

@@ -131,7 +131,7 @@ def plan(
     """
     frames = read_frames(streams)
     request = read_request(frames, on, within, model, options, how=how)
-    return Plan(plan_batch_lookup(request, frames) or plan_join(request, frames))
+    return Plan(plan_batch_lookup(request, frames) or plan_join(request, frames), request.shown)
 
 
 def col(name: str) -> Column:

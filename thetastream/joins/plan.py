@@ -1,7 +1,7 @@
 """The plan of a join, as users see it: it explains the join and builds its DataFrame."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from thetastream.core.errors import QueryError
 from thetastream.families.pairs.plan import TwoStreamPlan
+from thetastream.joins.ask.shown import ALL, Shown, narrow
 from thetastream.joins.handle import control
 from thetastream.joins.joined import Joined, UnitsJoin, build_rows
 from thetastream.joins.measured_statistics import statistics
@@ -33,6 +34,8 @@ class Built:
     """The items that a statement selects from the results of the join; None stands for all columns."""
     build: Callable[[Joined], DataFrame] = build_rows
     """Builds such rows from a join."""
+    shown: Shown = field(default_factory=dict)
+    """The columns that results show of each alias (``columns=``)."""
 
 
 class Plan:
@@ -41,9 +44,10 @@ class Plan:
     Planning reads only schemas. Each call of ``dataframe`` builds the DataFrame anew.
     """
 
-    def __init__(self, join: Joined) -> None:
+    def __init__(self, join: Joined, shown: Shown = ALL) -> None:
         self.join = join
         """The planned join. Its parts are internal, and may change with each version."""
+        self._shown = shown
 
     def explain(self) -> str:
         """Return every stage of the plan as text, and how ``th.write`` would write a stream of results."""
@@ -54,9 +58,17 @@ class Plan:
 
         It is streaming if the inputs are.
         """
-        results = build_rows(self.join)
-        remember_built(results, Built(self.join))
+        built = self.built
+        results = built.build(self.join)
+        remember_built(results, built)
         return results
+
+    @property
+    def built(self) -> Built:
+        """How the rows of ``dataframe`` are built."""
+        if not self._shown:
+            return Built(self.join)
+        return Built(self.join, build=lambda join: narrow(build_rows(join), self._shown), shown=self._shown)
 
     def explain_write(self, select: Sequence[str] | None = None) -> str:
         """Return one sentence that says how ``th.write`` writes the results, and why.
@@ -67,7 +79,7 @@ class Plan:
             As in ``th.write``.
         """
         try:
-            find_sources(self.join.facts.emitted, select)
+            find_sources(self.join.facts.emitted, select, self._shown)
         except NotStaged as why:
             return f"rows: Spark hands rows to the store, because {why}"
         return "units: each unit writes its results into the store itself"

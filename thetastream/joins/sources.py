@@ -16,13 +16,16 @@ from thetastream.core.columns import (
     LatestTime,
     TupleColumn,
 )
+from thetastream.joins.ask.shown import ALL, Shown
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried, SidePlan
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.runtime.flow import Emitted, NotStaged
 
 
-def find_sources(emitted: Emitted | str, select: Sequence[str] | None) -> tuple[ColumnSource, ...]:
+def find_sources(
+    emitted: Emitted | str, select: Sequence[str] | None, shown: Shown = ALL
+) -> tuple[ColumnSource, ...]:
     """Find how each selected column follows from the blocks of the units.
 
     Parameters
@@ -31,6 +34,8 @@ def find_sources(emitted: Emitted | str, select: Sequence[str] | None) -> tuple[
         What the units emit, or why they cannot write it themselves.
     select : sequence of str, optional
         The items that the user selected. None stands for all columns of the join.
+    shown : mapping of alias to collection of str
+        The columns that results show of each alias. Of an alias without an entry, they show all.
 
     Raises
     ------
@@ -40,13 +45,13 @@ def find_sources(emitted: Emitted | str, select: Sequence[str] | None) -> tuple[
     if isinstance(emitted, str):
         raise NotStaged(emitted)
     if select is None:
-        whole: list[ColumnSource] = [_find_tuple(side) for side in emitted.sides]
+        whole: list[ColumnSource] = [_find_tuple(side, shown) for side in emitted.sides]
         whole += [_find_time(emitted)] if emitted.times else []
         return (*whole, ChangeType()) if emitted.has_deletes else tuple(whole)
-    return tuple(source for item in select for source in _read_item(emitted, item))
+    return tuple(source for item in select for source in _read_item(emitted, item, shown))
 
 
-def _read_item(emitted: Emitted, item: str) -> list[ColumnSource]:
+def _read_item(emitted: Emitted, item: str, shown: Shown) -> list[ColumnSource]:
     found = read_named_item(item)
     if found is None:
         _refuse(f"{item!r} is no name of a column, so Spark computes it")
@@ -59,17 +64,22 @@ def _read_item(emitted: Emitted, item: str) -> list[ColumnSource]:
             return [ChangeType()]
         _refuse(f"{item!r} is no column of a stream by its alias")
     if field is None:
-        return [_find_tuple(sides[0])]
+        return [_find_tuple(sides[0], shown)]
     if field == "*" and alias is None:
-        return list(_find_tuple(sides[0]).fields)
-    columns = [one for one in sides[0].carried if one.field.casefold() == field.casefold()]
+        return list(_find_tuple(sides[0], shown).fields)
+    columns = [one for one in _list_shown(sides[0], shown) if one.field.casefold() == field.casefold()]
     if len(columns) != 1:
         _refuse(f"{item!r} is no column of a stream")
     return [_find_column(columns[0])]
 
 
-def _find_tuple(side: SidePlan) -> TupleColumn:
-    return TupleColumn(tuple(_find_column(carried) for carried in side.carried))
+def _list_shown(side: SidePlan, shown: Shown) -> list[Carried]:
+    names = shown.get(side.alias)
+    return [carried for carried in side.carried if names is None or carried.field in names]
+
+
+def _find_tuple(side: SidePlan, shown: Shown) -> TupleColumn:
+    return TupleColumn(tuple(map(_find_column, _list_shown(side, shown))))
 
 
 def _find_column(carried: Carried) -> BlockColumn:

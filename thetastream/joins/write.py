@@ -116,7 +116,7 @@ def write(
     pace, every_s = read_trigger(trigger), check_upkeep(keep, upkeep)
     if not isinstance(df, Plan):
         refuse_other_frames("th.write", df)
-    built = Built(df.join) if isinstance(df, Plan) else find_built(df)
+    built = df.built if isinstance(df, Plan) else find_built(df)
     df = df.dataframe() if isinstance(df, Plan) else df
     if not df.isStreaming:
         what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
@@ -158,7 +158,7 @@ def _stage(built: Built, target: Target, select: Sequence[str] | None) -> DataFr
     if items is not None and select is not None:
         return None  # Spark selects from what a statement has selected.
     try:
-        sources = find_sources(join.facts.emitted, select if items is None else items)
+        sources = find_sources(join.facts.emitted, select if items is None else items, built.shown)
     except NotStaged:
         return None
     assert isinstance(join, UnitsJoin)  # no other join says what units emit

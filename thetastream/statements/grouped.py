@@ -30,13 +30,14 @@ from thetastream.families.views.planner import is_operand, plan_folding
 from thetastream.joins.ask.carriers import select_fields
 from thetastream.joins.ask.catalyst import Catalyst, escape_braces
 from thetastream.joins.ask.refusals import unlogged
+from thetastream.joins.ask.shown import find_names_in, is_star
 from thetastream.joins.ask.streams import StreamInput
 from thetastream.joins.ask.window import read_every
 from thetastream.joins.joined import Foldable, Joined, PlannedInput
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
 from thetastream.spark.changes import add_group_change
-from thetastream.statements.join_select import JoinSelect, find_names_in, is_star
+from thetastream.statements.join_select import JoinSelect
 from thetastream.statements.select import write_out_stars
 
 NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"

@@ -12,13 +12,14 @@ from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.how import Nearest
 from thetastream.families.options import StatementOptions
 from thetastream.joins.ask.request import read_request
+from thetastream.joins.ask.shown import find_names, find_names_in
 from thetastream.joins.ask.streams import read_frames
 from thetastream.joins.compose.nested import plan_nested
 from thetastream.joins.joined import Joined
 from thetastream.joins.plan import Built, Plan, remember_built
 from thetastream.joins.planning import plan_join
 from thetastream.statements.grouped import fold_groups
-from thetastream.statements.join_select import JoinSelect, find_names, find_names_in
+from thetastream.statements.join_select import JoinSelect
 from thetastream.statements.select import find_changes_problem, refuse_changes, select_rows
 
 

@@ -15,13 +15,14 @@ from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
+from thetastream.joins.ask.shown import is_star
 from thetastream.joins.ask.streams import LATE_RESULTS
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.spark.changes import mark_changes
 from thetastream.statements.errors import find_list_problems, sort_problems
-from thetastream.statements.join_select import JoinSelect, is_star
+from thetastream.statements.join_select import JoinSelect
 
 DISTINCT_TIME = "__result_time"
 

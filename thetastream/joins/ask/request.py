@@ -19,10 +19,11 @@ from thetastream.families.options import GivenOptions, JoinOptions, Options, rea
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import Catalyst
-from thetastream.joins.ask.condition import On, list_predicate_columns, read_condition
+from thetastream.joins.ask.condition import On, read_condition
 from thetastream.joins.ask.model import read_model
 from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.joins.ask.settings import find_unknown_aliases, read_result_time, read_run
+from thetastream.joins.ask.shown import list_needed, read_shown
 from thetastream.joins.ask.streams import read_streams
 from thetastream.joins.ask.validity import find_valid_from, write_validity
 from thetastream.joins.ask.window import read_window
@@ -83,7 +84,9 @@ def read_request(
         keeps_spark_join, model = True, None
     chosen = given.values
     # 2. Read the inputs and the condition.
-    needed = {**(columns or {}), **_list_needed_columns(on, kind, list(frames))}
+    shown, found = read_shown(chosen.get("columns"), frames, kind)
+    problems += found
+    needed = {**(columns or {}), **list_needed(shown, on, kind, list(frames))}
     needs_time = within is not None or chosen.get("order") is not None
     read = read_streams(frames, needs_time, chosen.get("event_time"), needed)
     timeless = {alias for alias, frame in frames.items() if find_valid_from(frame) is not None}
@@ -136,17 +139,9 @@ def read_request(
         problems=(*problems, *fitted.problems),
         bounds_watermark=bounds_watermark,
         keeps_spark_join=keeps_spark_join,
+        shown=shown,
     )
     return request.with_problems(find_changes_problems(request))
-
-
-def _list_needed_columns(on: On, how: How, aliases: Sequence[str]) -> dict[str, set[str]]:
-    """List the columns of streams that results do not show: those that Python predicates read.
-
-    Keys of SQL conditions are sent anyway.
-    """
-    hidden = [aliases[side] for side in Side if side not in how.shown and side < len(aliases)]
-    return {alias: list_predicate_columns(on, alias) for alias in hidden}
 
 
 def _read_archive_period(chosen: Options, catalyst: Catalyst) -> tuple[int | None, list[QueryError]]:
@@ -158,7 +153,7 @@ def _read_archive_period(chosen: Options, catalyst: Catalyst) -> tuple[int | Non
         return None, [problem]
 
 
-OF_ONE_STREAM = frozenset({"event_time", "result_time", "mailbox", "cache_folder"})
+OF_ONE_STREAM = frozenset({"columns", "event_time", "result_time", "mailbox", "cache_folder"})
 """The options of the lookup of one stream in tables. All others are for units that join streams."""
 OF_ORDER = ("order", "punctuations")
 """The options that no join with tables can honour."""
