@@ -58,13 +58,13 @@ class Plan:
 
         It is streaming if the inputs are.
         """
-        built = self.built
+        built = self._built
         results = built.build(self.join)
         remember_built(results, built)
         return results
 
     @property
-    def built(self) -> Built:
+    def _built(self) -> Built:
         """How the rows of ``dataframe`` are built."""
         if not self._shown:
             return Built(self.join)
@@ -187,6 +187,6 @@ def remember_built(frame: DataFrame, built: Built) -> None:
     _BUILT[frame] = built
 
 
-def find_built(frame: DataFrame) -> Built | None:
-    """Find how a DataFrame was built; None if no plan and no statement has built it."""
-    return _BUILT.get(frame)
+def find_built(frame: DataFrame | Plan) -> Built | None:
+    """Find how a DataFrame was built, or how a plan builds it; None if no plan and no statement has."""
+    return frame._built if isinstance(frame, Plan) else _BUILT.get(frame)

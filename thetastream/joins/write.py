@@ -116,7 +116,7 @@ def write(
     pace, every_s = read_trigger(trigger), check_upkeep(keep, upkeep)
     if not isinstance(df, Plan):
         refuse_other_frames("th.write", df)
-    built = df.built if isinstance(df, Plan) else find_built(df)
+    built = find_built(df)
     df = df.dataframe() if isinstance(df, Plan) else df
     if not df.isStreaming:
         what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
