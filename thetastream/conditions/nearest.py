@@ -57,10 +57,9 @@ def read_nearest(text: str, kind: str, ranking: Phrase) -> Nearest:
         raise make_error_at(text, start, what, "UNSUPPORTED_SQL")
     has_number = ranking.tokens[1].kind == "NUMBER"
     by = ranking.slice(2 if has_number else 1)
-    words = [token.keyword for token in by.tokens[:2]]
     directions: dict[str, Direction] = {one.upper(): one for one in get_args(Direction)}
-    direction = directions.get(words[-1])
-    if words[0] != "BY" or direction is None or len(by.tokens) < 3:
+    direction = directions.get(by.tokens[1].keyword) if len(by.tokens) > 2 else None
+    if direction is None or by.tokens[0].keyword != "BY":
         raise make_error_at(text, start, f"BY DISTANCE or BY SIMILARITY must follow NEAREST; {_FORM}")
     k = ranking.tokens[1].text if has_number else "1"
     if not k.isdecimal():

@@ -257,6 +257,8 @@ def test_words_of_the_dialect_may_be_columns():
         ("SELECT * FROM r RIGHT JOIN s NEAREST BY DISTANCE s.x", "UNSUPPORTED_SQL", "LEFT JOIN", "NEAREST"),
         ("SELECT * FROM r JOIN s NEAREST 2 BY r.x - s.x", "SYNTAX", "BY DISTANCE", "NEAREST"),
         ("SELECT * FROM r JOIN s NEAREST BY DISTANCE", "SYNTAX", "BY DISTANCE", "NEAREST"),
+        ("SELECT * FROM r JOIN s NEAREST 2", "SYNTAX", "BY DISTANCE", "NEAREST"),
+        ("SELECT * FROM r NEAREST 2 JOIN s BY DISTANCE s.x", "SYNTAX", "BY DISTANCE", "NEAREST"),
         ("SELECT * FROM r JOIN s NEAREST 1.5 BY DISTANCE s.x", "SYNTAX", "whole number", "1.5"),
         ("SELECT * FROM r JOIN s NEAREST 0 BY DISTANCE s.x", "NEAREST", "positive", "0"),
         ("SELECT * FROM r ASOF JOIN s", "SYNTAX", "ON must follow an ASOF JOIN", "JOIN"),

@@ -320,7 +320,13 @@ class Catalyst:
             hint = (
                 '; th.within_metres("a.lat", "a.lon", "b.lat", "b.lon", 100) compares distances on a sphere'
             )
-        return QueryError(name, f"{sentence}, in {text!r}: {read_first_line(error)}{hint}", mark)
+        if name == "TYPE_MISMATCH" and values.get("requiredType") == '"ARRAY<FLOAT>"':
+            name, vector = "VECTOR_TYPE", values.get("inputSql", "").strip('"')
+            sentence, hint = "vectors must be ARRAY<FLOAT>", f"; write CAST({vector} AS ARRAY<FLOAT>)"
+        found = read_first_line(error)
+        return QueryError(
+            name, f"{sentence}, in {text!r}: {found.rstrip('.') if hint else found}{hint}", mark
+        )
 
     def _columns(self) -> str:
         return "; ".join(f"{alias} has {', '.join(schema.names)}" for alias, schema in self._schemas.items())
