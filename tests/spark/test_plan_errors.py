@@ -49,7 +49,7 @@ def problem_of(streams, on="a.x > b.y", within="1 minute", **settings):
         ("a.x > row_number() OVER (ORDER BY b.y)", "UNSUPPORTED_EXPRESSION", "window"),
         ("explode(a.arr) > b.y", "UNSUPPORTED_EXPRESSION", "explode"),
         ("a.arr > b.t", "TYPE_MISMATCH", ""),
-        ("vector_l2_distance(a.arr, b.arr) < 1", "VECTOR_TYPE", "write CAST(a.arr AS ARRAY<FLOAT>)"),
+        ("vector_l2_distance(a.arr, a.arr) < b.y", "VECTOR_TYPE", "write CAST(a.arr AS ARRAY<FLOAT>)"),
         ("a.s = b.y", "TYPE_MISMATCH", "cast one side: try_cast(a.s AS BIGINT)"),
         ("a.x BETWEEN b.t AND b.y", "TYPE_MISMATCH", "'b.t' is text and 'a.x' is a number"),
         ("abs(a.s - b.y) < 5", "TYPE_MISMATCH", "'a.s' is text and 'b.y' is a number"),

@@ -321,12 +321,10 @@ class Catalyst:
                 '; th.within_metres("a.lat", "a.lon", "b.lat", "b.lon", 100) compares distances on a sphere'
             )
         if name == "TYPE_MISMATCH" and values.get("requiredType") == '"ARRAY<FLOAT>"':
-            name, vector = "VECTOR_TYPE", values.get("inputSql", "").strip('"')
-            sentence, hint = "vectors must be ARRAY<FLOAT>", f"; write CAST({vector} AS ARRAY<FLOAT>)"
-        found = read_first_line(error)
-        return QueryError(
-            name, f"{sentence}, in {text!r}: {found.rstrip('.') if hint else found}{hint}", mark
-        )
+            vector = values.get("inputSql", "").strip('"')
+            what = f"vectors must be ARRAY<FLOAT>, in {text!r}: {read_first_line(error).rstrip('.')}"
+            return QueryError("VECTOR_TYPE", f"{what}; write CAST({vector} AS ARRAY<FLOAT>)", mark)
+        return QueryError(name, f"{sentence}, in {text!r}: {read_first_line(error)}{hint}", mark)
 
     def _columns(self) -> str:
         return "; ".join(f"{alias} has {', '.join(schema.names)}" for alias, schema in self._schemas.items())
