@@ -1,12 +1,17 @@
 """``thetastream fork JOB TARGET --on CONDITION`` writes a job that differs in condition and checkpoint."""
 
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.support.checkpoints import write_checkpoint
 from thetastream.app import cli
+from thetastream.app.job import forking
+from thetastream.app.job.document import Document
 from thetastream.app.job.forking import fork_job
 from thetastream.core.errors import QueryError
 from thetastream.core.identity import CONDITION, Identity, Part
@@ -39,6 +44,11 @@ def job(tmp_path: Path) -> Path:
     write_checkpoint(tmp_path / "out/checkpoint", 7, 7, {"logOffset": 3}, IdentityReader(OLD).initialOffset())
     (tmp_path / "job.toml").write_text(JOB)
     return tmp_path / "job.toml"
+
+
+def no_session(conf: dict[str, Any]) -> NoReturn:
+    """Fail, because these forks need no Spark."""
+    raise AssertionError("Spark starts")
 
 
 def test_the_new_job_differs_in_condition_and_checkpoint(
@@ -84,9 +94,36 @@ def test_what_cannot_be_forked_leaves_nothing(
 ) -> None:
     job.write_text(JOB.replace(*change))
     with pytest.raises(QueryError, match=what):
-        fork_job(job, job.with_name("new.toml"), on, epoch)
+        fork_job(job, job.with_name("new.toml"), on, no_session, epoch)
     assert not job.with_name("new.toml").exists()
     assert not (job.parent / "out/checkpoint-new").exists()
+
+
+def test_spark_is_asked_about_a_condition_that_is_not_plain(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.write_text(JOB + '[spark]\n"spark.sql.ansi.enabled" = "false"\n')
+    asked = []
+
+    @contextmanager
+    def open_session(conf: dict[str, Any]) -> Iterator[str]:
+        asked.append(conf)
+        yield "session"
+
+    def find(session: str, document: Document) -> Iterator[tuple[str, QueryError]]:
+        assert session == "session"
+        if "powr" in document.script[0].select.text:
+            yield "sql", QueryError("UNRESOLVED_ROUTINE", "no function powr")
+
+    monkeypatch.setattr(forking, "find_spark_problems", find)
+    new = job.with_name("new.toml")
+    with pytest.raises(QueryError, match="no function powr"):
+        fork_job(job, new, "powr(a.value, 2) <= b.value", open_session)
+    assert not new.exists()
+    assert not (job.parent / "out/checkpoint-new").exists()
+    assert fork_job(job, new, "pow(a.value, 2) <= b.value", open_session).epoch == 7
+    assert new.exists()
+    assert asked == [{"spark.sql.ansi.enabled": "false"}] * 2
 
 
 def test_words_that_do_not_fit_together_are_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +132,6 @@ def test_words_that_do_not_fit_together_are_refused(job: Path, capsys: pytest.Ca
     assert cli.main(["fork", str(job.parent / "out/checkpoint"), str(new), "--on", "a.x < b.x"]) != 0
     assert "no --on with a checkpoint" in capsys.readouterr().err
     with pytest.raises(QueryError, match="exists already"):
-        fork_job(job, job, "a.value < b.value")
+        fork_job(job, job, "a.value < b.value", no_session)
     with pytest.raises(QueryError, match="must be in the folder of"):
-        fork_job(job, job.parent / "out" / "new.toml", "a.value < b.value")
+        fork_job(job, job.parent / "out" / "new.toml", "a.value < b.value", no_session)

@@ -1,4 +1,7 @@
-"""The commands that inspect, clean, move, fork and rescale checkpoints. Only ``rescale`` starts Spark."""
+"""The commands that inspect, clean, move, fork and rescale checkpoints.
+
+``rescale`` starts Spark, and so does ``fork`` if only Spark can check the new condition.
+"""
 
 import argparse
 import json
@@ -164,7 +167,8 @@ def fork_query(arguments: argparse.Namespace) -> int:
         what = "fork must have --on with a job file, and no --on with a checkpoint"
         raise QueryError("FORK", f"{what}; a query in Python gets its new condition in th.join")
     if is_job:
-        forked = fork_job(Path(arguments.old), Path(arguments.target), arguments.on, arguments.epoch)
+        old, target = Path(arguments.old), Path(arguments.target)
+        forked = fork_job(old, target, arguments.on, open_session, arguments.epoch)
         epoch = forked.epoch
     else:
         read_checkpoint(arguments.old)  # raises NO_CHECKPOINT

@@ -11,12 +11,14 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from thetastream.app.job.check import OpenSession, is_plain
 from thetastream.app.job.checkpoint import lock, read_checkpoint
-from thetastream.app.job.document import parse_job, read_job
+from thetastream.app.job.document import examine, read_job
+from thetastream.app.job.run import find_spark_problems
 from thetastream.app.job.spec import Job
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import list_selects
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, raise_problems
 from thetastream.spark.fork import fork
 from thetastream.statements.insert import FILE_SINKS
 
@@ -36,7 +38,9 @@ class ForkedJob(NamedTuple):
     """Whether the old job has later epochs in a store, so that the new one needs another store."""
 
 
-def fork_job(job: Path, target: Path, on: str, epoch: int | None = None) -> ForkedJob:
+def fork_job(
+    job: Path, target: Path, on: str, open_session: OpenSession, epoch: int | None = None
+) -> ForkedJob:
     """Write a job with another condition, and make its checkpoint.
 
     Parameters
@@ -47,6 +51,8 @@ def fork_job(job: Path, target: Path, on: str, epoch: int | None = None) -> Fork
         The new job file, in the same folder. It must not exist.
     on : str
         The new condition of its only join.
+    open_session : OpenSession
+        A function that opens a Spark session. It is called only if Spark is needed to check the condition.
     epoch : int, optional
         The epoch of the old query after which the new one begins. By default, it is the last one.
 
@@ -73,9 +79,15 @@ def fork_job(job: Path, target: Path, on: str, epoch: int | None = None) -> Fork
     if n_lines != 1:
         raise QueryError("FORK", f"{job} must name its checkpoint in one line before all tables. {_BY_HAND}")
     text = head + table + rest
-    after = parse_job(_load(text, on), target.parent.absolute())
+    document = examine(_load(text, on), target.parent.absolute())
+    raise_problems(document.all_problems)
+    after = document.job
+    assert after is not None
     if _find_condition(after, target) != on.strip():
         raise _make_unwritable(on)
+    if not is_plain(document.script, document.columns):
+        with open_session(after.spark) as spark:
+            raise_problems([problem for _, problem in find_spark_problems(spark, document)])
     # 2. Fork the checkpoint. The file follows, so a job that was refused leaves none.
     last = read_checkpoint(before.checkpoint).committed
     with lock(before.checkpoint):
