@@ -74,6 +74,14 @@ class Store(ABC):
     """Whether ``forget`` deletes rows at once. Other stores keep them for a while, for present readers."""
     place: ClassVar[str] = "entry {n} of the log of {name}"
     """The place of an entry of the log in messages."""
+    for_users: ClassVar[tuple[str, ...]] = (
+        *("name", "description", "read", "snapshots", "read_snapshot"),
+        *("upkeep", "compact", "forget", "sweep", "verify"),
+    )
+    """Names that notebooks complete, beside those of the parameters. Queries that write call the others."""
+
+    def __dir__(self) -> list[str]:
+        return [*vars(self), *self.for_users]
 
     @property
     @abstractmethod

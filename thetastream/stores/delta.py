@@ -168,6 +168,7 @@ class DeltaStore(ParquetStore):
     """
 
     kind: ClassVar[str] = "delta"
+    for_users: ClassVar[tuple[str, ...]] = (*ParquetStore.for_users, "open_table")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -127,6 +127,7 @@ class ParquetStore(Store):
     path: str
 
     kind: ClassVar[str] = "parquet"
+    for_users: ClassVar[tuple[str, ...]] = (*Store.for_users, "files")
     place: ClassVar[str] = PLACE
 
     def __post_init__(self) -> None:

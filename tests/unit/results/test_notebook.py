@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from tests.support.stores import HELD, fill
 from thetastream.results.snapshots import EACH_EPOCH
 from thetastream.results.store import SHOWN_SNAPSHOTS
-from thetastream.stores import ParquetStore
+from thetastream.stores import REGISTRY, DeltaStore, ParquetStore
 
 
 def test_a_store_shows_what_it_has_and_its_last_snapshots(tmp_path: Path) -> None:
@@ -25,3 +25,10 @@ def test_a_store_shows_what_it_has_and_its_last_snapshots(tmp_path: Path) -> Non
     assert ["".join(cell.itertext()) for cell in table.find(".//tbody/tr") or ()] == [
         *("1", "2026-01-05 09:00:00", "1", "size")
     ]
+
+
+def test_notebooks_complete_what_users_need(tmp_path: Path) -> None:
+    assert dir(ParquetStore(str(tmp_path))) == sorted(["path", *ParquetStore.for_users])
+    assert "open_table" in dir(DeltaStore(str(tmp_path)))
+    for kind in REGISTRY.values():
+        assert [name for name in kind.for_users if not hasattr(kind, name)] == []
