@@ -10,7 +10,7 @@ def make_entry(epoch: int = 3, **others: Any) -> dict[str, Any]:
         "b": {"timely": 20, "late": 0, "shed": 0, "newest_us": None, "lag_s": None},
     }
     return {
-        "epoch": epoch, "join": "ab12", "began": "2026-01-05T09:30:00.000Z",
+        "epoch": epoch, "join": "ab12", "run": "r1", "backlog": {}, "began": "2026-01-05T09:30:00.000Z",
         "watermark": "1970-01-01T00:00:01.000Z", "durations_ms": {"triggerExecution": 800, "addBatch": 500},
         "streams": streams, "received": 100, "received_bytes": 4_000, "candidates": 70, "matched": 7,
         "emitted_bytes": 900, "expired": 1, "held": 50, "state_bytes": 2_000, "mlv_bytes": 3_000,

@@ -17,7 +17,8 @@ from typing import Any
 from thetastream.core.errors import QueryError
 from thetastream.index.base import CANDIDATE_S
 from thetastream.lowering.statistics import Statistics
-from thetastream.spark.observe.metrics import metrics, read_reports, refuse_no_query
+from thetastream.spark.observe.metrics import metrics, refuse_no_query
+from thetastream.spark.observe.reports import read_reports
 
 COUNTED = ("left", "right")
 

@@ -111,6 +111,10 @@ class RunningQuery(BaseModel):
     name: str
     host: str
     state: State
+    since: str | None
+    """The beginning of the first epoch of the present run that the service has read."""
+    restarts: int
+    """How often the query has begun to run again since the first line that the service has read."""
     ended: str | None
     error: str | None
     joins: list[RunningJoin]
@@ -124,6 +128,10 @@ class QueryLines:
     ended: str | None = None
     error: str | None = None
     """The error with which the query has ended; None if it was stopped."""
+    run: str | None = None
+    """Spark's id of the present run; None if no line has told it."""
+    since: str | None = None
+    restarts: int = 0
     joins: dict[str, deque[Entry]] = field(default_factory=dict)
     """The last epochs of each join, in order."""
 
@@ -133,6 +141,10 @@ class QueryLines:
         self.ended, self.error = entry.get("ended"), entry.get("error")
         if self.ended is not None:
             return
+        run = entry.get("run")
+        if self.since is None or self.run != run:
+            self.restarts += self.run is not None
+            self.run, self.since = run, entry["began"]
         epochs = self.joins.setdefault(str(entry["join"]), deque(maxlen=KEPT_EPOCHS))
         # A query that was stopped while an epoch ran reports this epoch again.
         while epochs and epochs[-1]["epoch"] >= entry["epoch"]:
@@ -209,7 +221,14 @@ def describe_query(name: str, state: State, lines: QueryLines, n_epochs: int) ->
     """Describe a query with the last ``n_epochs`` epochs of each of its joins."""
     joins = [_describe_join(name, join, list(epochs), n_epochs) for join, epochs in lines.joins.items()]
     return RunningQuery(
-        name=name, host=lines.host, state=state, ended=lines.ended, error=lines.error, joins=joins
+        name=name,
+        host=lines.host,
+        state=state,
+        since=lines.since,
+        restarts=lines.restarts,
+        ended=lines.ended,
+        error=lines.error,
+        joins=joins,
     )
 
 

@@ -86,7 +86,9 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         expect(page.locator("[data-figure='Matches/s']")).to_have_text("15,431")
         expect(page.locator("[data-figure='Epoch p50, p95, p99']")).to_have_text("0.80 s, 0.80 s, 0.80 s")
         expect(page.locator("[data-figure='Units busy']")).to_have_text("25 %")
-        expect(page.locator("[data-figure='Last epoch']")).to_contain_text("ago")
+        expect(page.locator("[data-figure='Last checkpoint']")).to_contain_text("ago")
+        expect(page.locator("[data-figure=Backlog]")).to_have_text("not reported")
+        expect(page.locator(".card header")).to_contain_text("since 2026-01-05 09:30 UTC on")
         # What a stream has brought before is not forgotten in an epoch in which it brings nothing.
         expect(page.get_by_role("row", name=re.compile("^a 60 4 0 2.50 s"))).to_contain_text(
             "1970-01-01 00:00:01.5"
@@ -99,10 +101,13 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00", "error": error})
         expect(page.locator(".state")).to_have_text("failed")
         expect(page.locator(".card > .bad")).to_have_text(error)
-        old = make_entry(6, plan=PLAN)
+        backlog = {"offsets": 1200, "bytes": 2_000_000}
+        old = make_entry(6, plan=PLAN, run="r2", backlog=backlog)
         old["streams"]["a"]["lag_s"] = 435_283_200.0
         metrics.write("flights", old)
         expect(page.locator("[data-figure=Lag]")).to_have_text("replayed data")
+        expect(page.locator("[data-figure=Backlog]")).to_have_text("1,200 offsets, 2.0 MB")
+        expect(page.locator(".card header")).to_contain_text("UTC, restarted once on")
         expect(page.locator(".state")).to_have_text("running")
         metrics.close()
         expect(page.locator(".state")).to_have_text("lost: its program is gone")

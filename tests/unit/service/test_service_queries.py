@@ -53,6 +53,21 @@ def test_a_query_runs_has_ended_or_is_lost(path: Path) -> None:
     again.close()
 
 
+def test_restarts_are_counted_by_the_runs_of_the_lines(path: Path) -> None:
+    writer, reader = MetricLines(path), MetricsFile(path)
+    times = [f"2026-01-05T09:3{minute}:00.000Z" for minute in range(6)]
+    # An earlier version wrote no runs. Both joins of a run report each epoch.
+    writer.write("q", make_entry(1, run=None, began=times[0]))
+    for epoch, run in ((2, "x"), (2, "y"), (3, "y"), (4, "z")):
+        for join in ("ab12", "cd34"):
+            writer.write("q", make_entry(epoch, run=run, join=join, began=times[epoch]))
+    writer.write("q", ENDED)
+    writer.close()
+    _, lines = reader.read()["q"]
+    query = describe_query("q", "ended", lines, 10)
+    assert (query.restarts, query.since) == (2, times[4])
+
+
 def test_a_program_on_another_machine_is_not_lost(path: Path) -> None:
     path.write_text(json.dumps({"query": "q", "host": "elsewhere", **make_entry(3)}) + "\n")
     assert read_states(MetricsFile(path)) == {"q": "running"}

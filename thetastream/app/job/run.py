@@ -39,7 +39,7 @@ from thetastream.spark.changes import keep_groups
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.event_time import mark_event_time
-from thetastream.spark.observe.metrics import count_input_rows, read_reports
+from thetastream.spark.observe.reports import count_input_rows, read_reports
 from thetastream.spark.sinks.file_sink_log import finish_epoch
 from thetastream.spark.tables.table import Table
 from thetastream.spark.tables.versions import stage

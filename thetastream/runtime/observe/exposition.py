@@ -79,6 +79,11 @@ def _by_phase(entry: Entry) -> Samples:
         yield {"phase": phase}, millis / 1000
 
 
+def _backlog(entry: Entry) -> Samples:
+    for what, n in entry["backlog"].items():
+        yield {"what": what}, float(n)
+
+
 def _imbalance(entry: Entry) -> Samples:
     received = [unit["received"] for unit in entry["units"]]
     if sum(received):
@@ -119,6 +124,7 @@ GAUGES: Mapping[str, tuple[str, Read]] = {
     "lag_seconds": ("how far the latest event time was behind the clock, by stream", _by_stream("lag_s")),
     "event_time_seconds": ("the latest event time, since 1970, by stream", _by_stream("newest_us", 1e-6)),
     "watermark_seconds": ("Spark's watermark, since 1970", _watermark),
+    "backlog": ("offsets, files or bytes that sources had not read yet, by what they count", _backlog),
     "held_tuples": ("stored tuples, copies included", _whole("held")),
     "state_bytes": ("bytes of the stored tuples in the durable store", _whole("state_bytes")),
     "memory_load_bytes": ("bytes of the stored tuples and their index in memory", _whole("mlv_bytes")),

@@ -35,6 +35,12 @@ export function formatLag(s) {
   return s > LONGEST_LAG_S ? "replayed data" : formatSeconds(s);
 }
 
+// Sources of files do not report how much they have not read yet.
+export function formatBacklog(found) {
+  const parts = Object.entries(found ?? {}).map(([what, n]) => (what === "bytes" ? formatBytes(n) : `${formatCount(n)} ${what}`));
+  return parts.length === 0 ? "not reported" : parts.join(", ");
+}
+
 export function formatWatermark(iso) {
   if (!iso) return "none";
   return iso === END ? "end of the input" : `${formatInstant(iso)} UTC`;
@@ -46,6 +52,10 @@ export function formatShare(share) {
 
 export function formatTime(iso) {
   return iso ? `${new Date(iso).toISOString().slice(11, 19)} UTC` : "";
+}
+
+export function formatMinute(iso) {
+  return iso ? `${new Date(iso).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
 }
 
 export function formatInstant(iso) {

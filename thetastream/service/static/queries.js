@@ -4,7 +4,8 @@ import { listChanges } from "/page/changes.js";
 import { drawGenerations } from "/page/drawing.js";
 import { html, makePanel } from "/page/elements.js";
 import {
-  formatBytes, formatCount, formatEpochs, formatLag, formatSeconds, formatShare, formatTime, formatWatermark,
+  formatBacklog, formatBytes, formatCount, formatEpochs, formatLag, formatMinute, formatSeconds, formatShare, formatTime,
+  formatWatermark,
 } from "/page/format.js";
 import { replaceAndKeepFocus } from "/page/keep_focus.js";
 import { drawLine } from "/page/line_chart.js";
@@ -25,12 +26,13 @@ export function showQueries(place, queries) {
 
 function showQuery(query) {
   const words = query.state === "lost" ? "lost: its program is gone" : query.state;
-  const when = query.ended === null ? "" : `at ${formatTime(query.ended)}`;
+  const when = query.ended === null ? `since ${formatMinute(query.since)}` : `at ${formatTime(query.ended)}`;
+  const again = query.restarts === 0 ? "" : `, restarted ${query.restarts === 1 ? "once" : `${query.restarts} times`}`;
   return html("article", { class: "card", "aria-label": `Query ${query.name}` },
     html("header", {},
       html("h3", {}, query.name),
       html("span", { class: "state", "data-state": query.state }, words),
-      html("span", { class: "quiet" }, when, query.host ? ` on ${query.host}` : "")),
+      html("span", { class: "quiet" }, when, again, query.host ? ` on ${query.host}` : "")),
     query.error === null ? null : html("p", { class: "bad" }, query.error),
     ...query.joins.map((join) => showJoin(join, query)));
 }
@@ -93,10 +95,11 @@ function showFigures(join, last, matches, state) {
   const age = endedS === null ? "none" : `${formatSeconds(Math.max(Date.now() / 1000 - endedS, 0))} ago`;
   const total = (key) => formatCount(sum(join.epochs, key));
   const found = {
-    "Epoch": formatCount(last.epoch), "Last epoch": state === "running" ? age : formatTime(last.began),
+    "Epoch": formatCount(last.epoch), "Last checkpoint": state === "running" ? age : formatTime(last.began),
     "Tuples/s": formatCount(computeRate(busy)), [`${matches}/s`]: formatCount(computeOutput(busy)),
     "Epoch time": formatSeconds(busy.seconds), "Epoch p50, p95, p99": percentiles, "Units busy": formatShare(busy.busy),
-    "Lag": formatLag(busy.lag_s), "Watermark": formatWatermark(join.last.watermark), [matches]: formatCount(busy.matched),
+    "Lag": formatLag(busy.lag_s), "Backlog": formatBacklog(join.last.backlog),
+    "Watermark": formatWatermark(join.last.watermark), [matches]: formatCount(busy.matched),
     "Stored tuples": formatCount(last.held), "State": formatBytes(last.state_bytes),
     [`Tuples in ${counted}`]: total("tuples"), [`${matches} in ${counted}`]: total("matched"),
     [`Late in ${counted}`]: total("late"), [`Shed in ${counted}`]: total("shed"),

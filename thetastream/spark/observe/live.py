@@ -13,7 +13,8 @@ from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.html import render_facts, render_rows
 from thetastream.core.spans import Duration, read_span
-from thetastream.spark.observe.metrics import metrics, read_reports, refuse_no_query
+from thetastream.spark.observe.metrics import metrics, refuse_no_query
+from thetastream.spark.observe.reports import read_reports
 from thetastream.spark.session.failure import unwrap_error
 
 COLUMNS = ("epoch", "tuples", "late", "matched", "seconds", "stored tuples", "state, MB", "watermark")

@@ -24,9 +24,8 @@ from thetastream.runtime.control.plan import encode_model
 from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Flow
 from thetastream.runtime.observe.exposition import PREFIX
+from thetastream.spark.observe.reports import read_reports, sum_backlog
 
-_OURS = ({"query", "writer"}, {"time_us", "run"})
-"""Fields of the offsets of our own sources."""
 _DROPPING = ("dedupe", "stateStoreSave", "symmetricHashJoin", "flatMapGroups", "sessionWindow")
 """Beginnings of Spark's names of the stateful operators that drop late rows."""
 
@@ -81,31 +80,6 @@ def metrics(query: Any) -> list[dict[str, Any]]:
     return entries
 
 
-def read_reports(query: Any) -> Iterator[dict[str, Any]]:
-    """Read the reports about the epochs of a query that Spark still remembers, oldest first."""
-    for progress in query.recentProgress:
-        yield progress if isinstance(progress, dict) else json.loads(progress.json)
-
-
-def count_input_rows(report: Mapping[str, Any]) -> int:
-    """Count the rows that the sources of the user brought in an epoch.
-
-    Spark's ``numInputRows`` also has the rows of our own sources: messages between units, notices to them,
-    and the times of idle streams.
-
-    >>> ours, theirs = '{"query": {}, "writer": {}}', '{"logOffset": 3}'
-    >>> sources = [{"endOffset": ours, "numInputRows": 4}, {"endOffset": theirs, "numInputRows": 5}]
-    >>> count_input_rows({"numInputRows": 9, "sources": sources})
-    5
-    """
-    return sum(source["numInputRows"] for source in report["sources"] if not _is_ours(source))
-
-
-def _is_ours(source: Mapping[str, Any]) -> bool:
-    """Whether a source of a report belongs to a join: it keeps an identity, or the time of an idle stream."""
-    return any(fields <= offset.keys() for offset in read_offsets({"sources": [source]}) for fields in _OURS)
-
-
 def refuse_no_query(function: str, query: Any) -> None:
     """Raise if the argument of ``function`` is not a query but, for example, its DataFrame.
 
@@ -153,11 +127,13 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {
             "epoch": report["batchId"],
             "join": join,
+            "run": report.get("runId"),
             "began": began,
             "watermark": (report.get("eventTime") or {}).get("watermark"),
             "durations_ms": dict(report.get("durationMs") or {}),
             **total,
             "streams": streams,
+            "backlog": sum_backlog(report),
             "late_elsewhere": _find_late_elsewhere(report),
             "newest": (report.get("eventTime") or {}).get("max"),
             "kept": compute_kept(streams.values()),

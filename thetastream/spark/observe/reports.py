@@ -1,0 +1,87 @@
+"""Reads what Spark reports about the sources of an epoch: the rows that they brought, and those that wait.
+
+A query with joins also has sources of our own. They bring messages between units, notices to them, and the
+times of idle streams. None of these are tuples.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from thetastream.runtime.control.newest_offset import read_offsets
+
+_OURS = ({"query", "writer"}, {"time_us", "run"})
+"""Fields of the offsets of our own sources."""
+_WAITING = {
+    "numFilesOutstanding": "files",
+    "numBytesOutstanding": "bytes",
+    "estimatedTotalBytesBehindLatest": "bytes",
+}
+"""Metrics of sources that say how much they have not read yet, and what they count."""
+
+
+def read_reports(query: Any) -> Iterator[dict[str, Any]]:
+    """Read the reports about the epochs of a query that Spark still remembers, oldest first."""
+    for progress in query.recentProgress:
+        yield progress if isinstance(progress, dict) else json.loads(progress.json)
+
+
+def count_input_rows(report: Mapping[str, Any]) -> int:
+    """Count the rows that the sources of the user brought in an epoch.
+
+    >>> ours, theirs = '{"query": {}, "writer": {}}', '{"logOffset": 3}'
+    >>> sources = [{"endOffset": ours, "numInputRows": 4}, {"endOffset": theirs, "numInputRows": 5}]
+    >>> count_input_rows({"numInputRows": 9, "sources": sources})
+    5
+    """
+    return sum(source["numInputRows"] for source in report["sources"] if not _is_ours(source))
+
+
+def _is_ours(source: Mapping[str, Any]) -> bool:
+    """Whether a source of a report belongs to a join: it keeps an identity, or the time of an idle stream."""
+    return any(fields <= offset.keys() for offset in read_offsets({"sources": [source]}) for fields in _OURS)
+
+
+def sum_backlog(report: Mapping[str, Any]) -> dict[str, int]:
+    """Sum what the sources had not read yet when the epoch was planned, by what they count.
+
+    Kafka counts offsets, and bytes if it can estimate them. Delta counts files and bytes. Sources of files
+    and the rate source do not tell it, and the result is empty if no source does.
+
+    >>> kafka = {"endOffset": {"bids": {"0": 5, "1": 7}}, "latestOffset": {"bids": {"0": 9, "1": 7}}}
+    >>> delta = {"endOffset": {"index": 3}, "metrics": {"numFilesOutstanding": "2"}}
+    >>> sum_backlog({"sources": [kafka, delta, {"endOffset": "7", "latestOffset": None}]})
+    {'offsets': 4, 'files': 2}
+    """
+    found: dict[str, int] = {}
+    for source in report.get("sources", ()):
+        end, latest = (_read_partitions(source.get(name)) for name in ("endOffset", "latestOffset"))
+        told = (source.get("metrics") or {}).items()
+        counts = [(_WAITING[name], _read_count(text)) for name, text in told if name in _WAITING]
+        if end and latest:
+            counts.append(("offsets", sum(n - end[part] for part, n in latest.items() if part in end)))
+        for what, n in counts:
+            found[what] = found.get(what, 0) + n
+    return found
+
+
+def _read_count(text: Any) -> int:
+    """Read a number that a source wrote. An export of metrics must not end because a source writes none.
+
+    >>> _read_count("12.0"), _read_count("NaN"), _read_count(None)
+    (12, 0, 0)
+    """
+    with suppress(TypeError, ValueError, OverflowError):
+        return int(float(text))
+    return 0
+
+
+def _read_partitions(offset: Any) -> dict[tuple[str, str], int]:
+    """Read the offset of each partition of each topic, as Kafka's source writes them; otherwise nothing."""
+    if isinstance(offset, str) and offset.startswith("{"):
+        offset = json.loads(offset)
+    if not isinstance(offset, dict) or not all(isinstance(parts, dict) for parts in offset.values()):
+        return {}
+    found = {(topic, part): n for topic, parts in offset.items() for part, n in parts.items()}
+    return found if all(isinstance(n, int) for n in found.values()) else {}
