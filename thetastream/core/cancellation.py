@@ -23,6 +23,9 @@ from thetastream.core.sides import Side
 
 MOST_HELD = 1 << 18
 """The number of matches that wait for others by which they are cancelled. Of more, some come and go."""
+FEW = 4
+"""Deletes are few if there are so many times as many inserts. Then most inserts are equal to none of them."""
+Mask = npt.NDArray[np.bool_]
 Signs = npt.NDArray[np.int8]
 """One sign per row: +1 or -1."""
 
@@ -94,11 +97,12 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
     deleted, inserted = np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)
     if not len(deleted) or not len(inserted):
         return None
-    # 1. Choose the inserts that may be equal to a delete. Usually, these are few.
-    places = pa.array(deleted)
-    inserted = Lookalikes([column.take(places) for column in columns]).find(columns, inserted)
-    if not len(inserted):
-        return None
+    # 1. Choose the inserts that may be equal to a delete. Beside few deletes, these are few.
+    if FEW * len(deleted) <= len(inserted):
+        places = pa.array(deleted)
+        inserted = Lookalikes([column.take(places) for column in columns]).find(columns, inserted)
+        if not len(inserted):
+            return None
     # 2. Compare column by column, and go on with the rows that may still have a counterpart.
     rows = np.sort(np.concatenate([deleted, inserted]))
     groups = np.zeros(len(rows), dtype=np.int64)
@@ -113,7 +117,7 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
         if not is_open.all():
             rows, groups = rows[is_open], groups[is_open]
     # 3. Of each group of equal rows, cancel as many inserts as deletes.
-    groups = np.unique(groups, return_inverse=True)[1]
+    groups = _number_values(pa.array(groups))
     deletes = signs[rows] < 0
     n_deletes, n_inserts = _count_groups(groups, deletes)
     order = np.lexsort((~deletes, groups))  # the deletes of each group come before its inserts
@@ -138,13 +142,39 @@ def number_rows(columns: Sequence[pa.Array]) -> Int64s:
     return numbers
 
 
+def compare_rows(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> Mask:
+    """Compare rows place by place; equality is that of ``number_rows``.
+
+    >>> compare_rows([pa.array([1, None, 3])], [pa.array([1, None, 4])]).tolist()
+    [True, True, False]
+    """
+    same = np.ones(len(first[0]), dtype=np.bool_)
+    for mine, theirs in zip(first, second, strict=True):
+        same &= _compare_values(mine, theirs)
+    return same
+
+
+def _compare_values(mine: pa.Array, theirs: pa.Array) -> Mask:
+    kind = mine.type
+    if isinstance(mine, pa.ExtensionArray) or pa.types.is_dictionary(kind) or pa.types.is_nested(kind):
+        numbers = _number_values(pa.concat_arrays([mine, theirs]))
+        found: Mask = numbers[: len(mine)] == numbers[len(mine) :]
+        return found
+    same: Mask = pc.fill_null(pc.equal(mine, theirs), False).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(kind):
+        are_nan = pc.and_(pc.is_nan(mine), pc.is_nan(theirs))
+        same |= pc.fill_null(are_nan, False).to_numpy(zero_copy_only=False)
+    if mine.null_count and theirs.null_count:
+        same |= pc.and_(mine.is_null(), theirs.is_null()).to_numpy(zero_copy_only=False)
+    return same
+
+
 def _number_pairs(first: Int64s, second: Int64s) -> Int64s:
     """Number the pairs of two numbers from 0, so that exactly the equal pairs have one number."""
-    numbers: Int64s = np.unique(first * (int(second.max(initial=0)) + 1) + second, return_inverse=True)[1]
-    return numbers
+    return _number_values(pa.array(first * (int(second.max(initial=0)) + 1) + second))
 
 
-def _count_groups(groups: Int64s, deletes: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+def _count_groups(groups: Int64s, deletes: Mask) -> tuple[Int64s, Int64s]:
     """Count the deletes and the inserts of each group."""
     n_groups = int(groups.max()) + 1
     n_deletes, n_inserts = (np.bincount(groups[mask], minlength=n_groups) for mask in (deletes, ~deletes))

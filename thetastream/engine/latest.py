@@ -16,12 +16,18 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.blocks import RowFacts, concat
-from thetastream.core.cancellation import cancel, number_rows
+from thetastream.core.cancellation import (
+    Mask,
+    compare_rows,
+    find_net,
+    list_columns,
+    number_rows,
+    read_signs,
+)
 from thetastream.core.columns import SIGN
 from thetastream.core.condition import Condition, Equality, SideSpec
 from thetastream.core.keys import Int64s
@@ -38,8 +44,6 @@ from thetastream.engine.store.segment import SegmentMeta, SegmentStore
 from thetastream.index import IndexSpec
 from thetastream.index.hash import Hash
 from thetastream.models.matrix import Matrix
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -163,16 +167,20 @@ class LatestUnit:
     def _choose_last(self, batch: pa.RecordBatch) -> Int64s:
         """Return the position of the last row of each key, by the sequence and then by arrival."""
         keys = number_rows([batch.column(name) for name in self._spec.key])
-        columns = {"key": pa.array(keys), "place": pa.array(np.arange(len(batch)))}
+        # Most keys come once. The order decides among the rows of the others.
+        is_alone = np.bincount(keys)[keys] == 1
+        alone, others = np.flatnonzero(is_alone), np.flatnonzero(~is_alone)
+        keys = keys[others]
+        columns = {"key": pa.array(keys), "place": pa.array(others)}
         order_by = ["key", "place"]
         if self._spec.sequence is not None:
-            sequence = batch.column(self._spec.sequence)
+            sequence = batch.column(self._spec.sequence).take(pa.array(others))
             # A row without a sequence comes before all others.
             columns |= {"known": sequence.is_valid(), "sequence": sequence}
             order_by = ["key", "known", "sequence", "place"]
         order = pc.sort_indices(pa.table(columns), [(name, "ascending") for name in order_by]).to_numpy()
-        is_last = np.append(np.diff(keys[order]) != 0, True)
-        found: Int64s = order[is_last].astype(np.int64)
+        is_last = np.diff(keys[order], append=-1) != 0
+        found: Int64s = np.sort(np.concatenate([alone, others[order[is_last]]]))
         return found
 
     def _find_current(self, new: pa.RecordBatch, late_us: int | None) -> tuple[pa.RecordBatch, Mask]:
@@ -189,21 +197,27 @@ class LatestUnit:
             return new, has_old
         # 1. Leave out keys of equal hashes, and rows that are forgotten. A row and its delete have one time.
         owner, current = np.concatenate(owners), concat(found)
-        names = self._spec.key
-        both = [pa.concat_arrays([new.column(name), current.column(name)]) for name in names]
-        keys = number_rows(both)
-        is_kept = keys[: len(new)][owner] == keys[len(new) :]
+        places, names = pa.array(owner), self._spec.key
+        is_kept = compare_rows(
+            [new.column(name).take(places) for name in names], [current.column(name) for name in names]
+        )
         if late_us is not None and self._spec.has_event_time:
             is_kept &= read_times(current, self._spec.side) > late_us
         # 2. What the deletes leave is the row of the key.
-        place = pa.array(owner[is_kept])
-        current = cancel(current.filter(pa.array(is_kept)).append_column("owner", place))
-        current = current.filter(pc.greater(current.column(SIGN), 0))
-        owner = current.column("owner").to_numpy()
+        current, owner = current.filter(pa.array(is_kept)), owner[is_kept]
+        is_alone = np.bincount(owner, minlength=1)[owner] == 1
+        others = np.flatnonzero(~is_alone)
+        columns = [pa.array(owner[others]), *(one.take(pa.array(others)) for one in list_columns(current))]
+        signs = read_signs(current)
+        assert signs is not None
+        left = find_net(columns, signs[others])
+        rest = np.sort(np.concatenate([np.flatnonzero(is_alone), others if left is None else others[left]]))
+        rest = rest[signs[rest] > 0]
+        current, owner = current.take(pa.array(rest)), owner[rest]
         has_old[owner] = True
         positions = np.zeros(len(new), dtype=np.int64)
         positions[owner] = np.arange(len(owner))
-        return (current.drop_columns(["owner"]).take(positions) if len(owner) else new), has_old
+        return (current.take(positions) if len(owner) else new), has_old
 
     def _find_older(self, new: pa.RecordBatch, old: pa.RecordBatch, has_old: Mask) -> Mask:
         """Find the rows that are older than the present row of their key."""
@@ -214,10 +228,8 @@ class LatestUnit:
 
     def _find_same(self, new: pa.RecordBatch, old: pa.RecordBatch) -> Mask:
         """Find the rows that equal the present row of their key."""
-        columns = [pa.concat_arrays([new.column(name), old.column(name)]) for name in self._spec.side.columns]
-        numbers = number_rows(columns)
-        same: Mask = numbers[: len(new)] == numbers[len(new) :]
-        return same
+        names = self._spec.side.columns
+        return compare_rows([new.column(name) for name in names], [old.column(name) for name in names])
 
     def _store(self, rows: pa.RecordBatch, sign: int) -> None:
         names = [*self._spec.side.columns, *self._spec.side.computed]

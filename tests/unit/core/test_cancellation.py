@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from thetastream.core.cancellation import cancel, find_counterparts, find_net
+from thetastream.core.cancellation import cancel, compare_rows, find_counterparts, find_net
 from thetastream.core.columns import SIGN
 
 NAN = float("nan")
@@ -48,6 +48,9 @@ def test_equal_values_cancel_and_others_stay(type_: pa.DataType, first: Any, equ
     found = find_net([whole], np.array([1, 1, -1], dtype=np.int8))
     assert found is not None
     assert found.tolist() == [0]
+    mine = pa.array([other, first, first, other], type_).slice(1)
+    theirs = pa.array([equal, other, other], type_)
+    assert compare_rows([mine], [theirs]).tolist() == [True, False, True]
 
 
 def test_no_column_alone_decides() -> None:
