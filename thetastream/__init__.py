@@ -3,7 +3,7 @@
 import thetastream.core.search_path  # It runs first, so that nothing comes from the current folder.
 import thetastream.spark.version  # noqa: F401 (it refuses an old PySpark before anything else needs it)
 from thetastream import checkpoints, errors, types
-from thetastream.conditions import jaccard, metres, predicate, within_metres
+from thetastream.conditions import jaccard, metres, predicate, stable, within_metres
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import Nearest
 from thetastream.core.shed import Shed
@@ -87,6 +87,7 @@ __all__ = [
     "predicate",
     "query",
     "sql",
+    "stable",
     "stage",
     "statistics",
     "subscribe",

@@ -187,6 +187,57 @@ def test_what_a_stream_of_changes_cannot_have_is_refused(
     assert behind.columns == ["p", "c", "result_time", "_change_type"]
 
 
+def test_a_value_that_may_differ_between_insert_and_delete_is_refused(
+    spark: SparkSession, tmp_path: Path, changed: DataFrame
+) -> None:
+    spark.udf.register("lucky", F.udf(lambda x: x, "int").asNondeterministic())
+    timed = changed.withWatermark("ts", "1 minute")
+    plain = spark.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS id")
+    streams = {"a": timed, "b": plain.withWatermark("ts", "1 minute")}
+    joined = "FROM a JOIN b ON a.id < b.id WITHIN 1 minute"
+    left = "FROM a LEFT JOIN b ON a.id < b.id WHERE lucky(a.id) > 0 WITHIN 1 minute"
+    for statement, condition in (
+        ("SELECT id, uuid() AS u FROM a", "NON_DETERMINISTIC.*'uuid' may have another value"),
+        ("SELECT x.*, 5 AS n, lucky(x.id) FROM a AS x", r"NON_DETERMINISTIC.*'lucky\(x.id\)'"),
+        ("SELECT id FROM a WHERE ts > current_timestamp", "TIME_DEPENDENT.*'current_timestamp'"),
+        ("SELECT id, (SELECT 7) AS n FROM a", "CHANGES_TABLE.*subquery"),
+        (f"SELECT a.id, now() {joined}", "TIME_DEPENDENT.*rows of a and b may be deleted"),
+        (f"SELECT *, lucky(price) AS n {joined}", "NON_DETERMINISTIC.*'lucky"),
+        (f"SELECT a.id {left}", "NON_DETERMINISTIC.*'lucky"),
+        (f"SELECT a.id, sum(unix_micros(now())) {joined} GROUP BY a.id", "TIME_DEPENDENT.*'now'"),
+        (f"SELECT a.id, count(*), lucky(a.id) {joined} GROUP BY a.id", "NON_DETERMINISTIC.*'lucky"),
+        (f"SELECT u, count(*) FROM (SELECT uuid() AS u {joined}) AS p GROUP BY u", "NON_DETERMINISTIC"),
+    ):
+        with pytest.raises(th.QueryError, match=rf"(?s){condition}.*\^"):
+            th.sql(spark, statement, streams=streams)
+    pairs = th.join(streams, on="a.id < b.id", within="1m")
+    selected = ["a.id", "now() AS at", "_change_type"]
+    with pytest.raises(th.QueryError, match=r"TIME_DEPENDENT.*the rows are changes"):
+        th.write(pairs, th.ParquetStore(str(tmp_path / "s")), checkpoint=str(tmp_path / "c"), select=selected)
+    rows = spark.createDataFrame([(1, "a")], "id INT, name STRING")
+    for option, text in (("sequence", "monotonically_increasing_id()"), ("deleted", "lucky(id) > 3")):
+        with pytest.raises(th.QueryError, match=f"NON_DETERMINISTIC.*{option} is about a row alone"):
+            th.changes(rows, format="upsert", key="id", **{option: text})  # type: ignore[arg-type]
+    with pytest.raises(th.QueryError, match=r"NON_DETERMINISTIC.*'rand'"):
+        th.join(
+            {"a": rows, "b": rows}, on="a.name = b.name", how=th.Nearest(1, by="abs(a.id - b.id * rand())")
+        )
+    for column, condition in (
+        (F.current_timestamp(), "TIME_DEPENDENT"),
+        (F.expr("concat(uuid(), price)"), "NON_DETERMINISTIC"),
+        (F.expr("lucky(id)"), "NON_DETERMINISTIC"),
+    ):
+        derived = timed.withColumn("seen", column).where("id > 0")
+        with pytest.raises(th.QueryError, match=f"{condition}.*rows of a may be deleted.*'seen'"):
+            th.join({**streams, "a": derived}, on="a.id < b.id", within="1m")
+    derived = pairs.withColumn("r", F.rand())
+    with pytest.raises(th.QueryError, match=r"NON_DETERMINISTIC.*rows of what is written.*'r'"):
+        th.write(derived, th.ParquetStore(str(tmp_path / "s")), checkpoint=str(tmp_path / "c"))
+    # What depends on the row alone stays possible, and so does a clock over rows that are only inserted.
+    th.sql(spark, "SELECT *, ts - INTERVAL 1 DAY AS b, map('a', id) AS m FROM a", streams=streams)
+    th.sql(spark, "SELECT id, now() AS at, rand() AS r FROM b", streams=streams)
+
+
 def test_the_columns_that_say_what_happened(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, "insert", 1)], "id INT, _change_type STRING, w INT")
     for refused, given, sign in (

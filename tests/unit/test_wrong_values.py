@@ -80,6 +80,7 @@ def list_calls(store: th.ParquetStore) -> list[Call]:
         (th.jaccard, {"left": "a.tags", "right": "b.tags", "at_least": 0.7}),
         (th.within_metres, {**points, "metres": 9}),
         (th.measure_predicate, {"predicate": are_equal, "samples": samples}),
+        (th.stable, {"predicate": are_equal, "version": "1"}),
         (th.col, {"name": "a.x"}),
         (th.from_nanos, {"nanos": "nanos"}),
         (th.sql, {"spark": None, "text": "SELECT 1"}),

@@ -8,7 +8,7 @@ from thetastream.conditions.comparisons import (
 )
 from thetastream.conditions.jaccard import jaccard
 from thetastream.conditions.phrases import Comparison, split_comparisons, split_conjuncts, write_candidates
-from thetastream.conditions.python import NUMPY, Predicate, predicate
+from thetastream.conditions.python import NUMPY, Predicate, predicate, stable
 from thetastream.conditions.sphere import metres, within_metres
 from thetastream.conditions.tokens import Phrase, make_error_at, parse, tokenize
 
@@ -27,6 +27,7 @@ __all__ = [
     "predicate",
     "split_comparisons",
     "split_conjuncts",
+    "stable",
     "strip_not",
     "tokenize",
     "within_metres",

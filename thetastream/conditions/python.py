@@ -18,7 +18,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thetastream.core.arguments import describe_given
+from thetastream.core.arguments import describe_given, refuse_non_text
 from thetastream.core.errors import QueryError
 
 PLAIN, DICTIONARY, NUMPY = "plain", "dictionary", "numpy"
@@ -43,6 +43,10 @@ class Predicate:
     function: Callable[..., Any]
     columns: tuple[tuple[str, tuple[str, ...]], ...]
     form: str = PLAIN
+    is_stable: bool = False
+    """Whether the function always finds the same for the same values, so that it may join changes."""
+    version: str = ""
+    """The version of a stable function, which the user gave it."""
 
     def __post_init__(self) -> None:
         # functools.update_wrapper cannot set attributes of a frozen dataclass.
@@ -80,7 +84,7 @@ class Predicate:
         module, qualname = self.function.__module__, self.name
         if module != "__main__" and _find(module, qualname) is self:
             return _find, (module, qualname)
-        return Predicate, (self.function, self.columns, self.form)
+        return Predicate, (self.function, self.columns, self.form, self.is_stable, self.version)
 
 
 def _find(module: str, qualname: str) -> Any:
@@ -168,6 +172,47 @@ def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Calla
         return marked
 
     return mark
+
+
+def stable(predicate: Predicate, version: str) -> Predicate:
+    """Declare that a predicate always finds the same for the same values, so that it may join changes.
+
+    A delete must find the partners that its insert has found, perhaps weeks before and in another process. So
+    the function must not read a clock, random values, or data that change, such as a model that is trained
+    again. The version is a part of the query's identity: with another version, a checkpoint is refused.
+
+    Parameters
+    ----------
+    predicate : Predicate
+        A function that ``@th.predicate`` marks.
+    version : str
+        The version of the function and of all that it reads. Give another one when its answers change.
+
+    Returns
+    -------
+    Predicate
+        The same function, for joins of ``thetastream.changes`` and all others.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE if the function is not marked, or the version is no text.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> @predicate("numpy", a=["x"], b=["y"])
+    ... def close(a, b):
+    ...     return np.abs(a.x - b.y) <= 1
+    >>> close = stable(close, version="1")
+    >>> close.version
+    '1'
+    """
+    if not isinstance(predicate, Predicate):
+        what = "th.stable needs a function that @th.predicate marks"
+        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(predicate)}")
+    refuse_non_text(version, "version", 'version="1"')
+    return replace(predicate, is_stable=True, version=version)
 
 
 def _check_parameters(marked: Predicate) -> None:

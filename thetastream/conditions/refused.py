@@ -6,7 +6,7 @@
 import difflib
 from collections.abc import Iterator
 
-from thetastream.conditions.tokens import OPERAND_ENDS, STRINGS, Phrase
+from thetastream.conditions.tokens import OPERAND_ENDS, STRINGS, Phrase, Token
 from thetastream.core.errors import Mark, QueryError
 
 TIME_DEPENDENT = {
@@ -19,6 +19,18 @@ NON_DETERMINISTIC = {
     *("SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH"),
 }
 """Functions whose value differs each time they are evaluated."""
+_RANDOM = (
+    "NON_DETERMINISTIC",
+    "has a new value each time, so a retried epoch would give another result; "
+    "compute it in a column that is stored with the tuple",
+)
+_CLOCK = (
+    "TIME_DEPENDENT",
+    "changes from epoch to epoch, and the join of two tuples must not change; "
+    "compute it in a column before the join, or use within=",
+)
+_WHY_REFUSED = dict([_RANDOM, _CLOCK])
+"""Why a condition must not have such a value, by the name of the error."""
 _OPERATORS = ("BETWEEN", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "IN", "IS", "DIV")
 
 
@@ -31,7 +43,6 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
     >>> [str(e) for e in find_refused(parse("a.ts > now()"))][0][:30]
     "[TIME_DEPENDENT] 'now' changes"
     """
-    tokens = phrase.tokens
     for n in find_subqueries(phrase):
         yield QueryError(
             "SUBQUERY",
@@ -39,6 +50,18 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
             'join with its table instead: how="semi" stands for IN and EXISTS, and how="anti" for NOT IN '
             "and NOT EXISTS; the WHERE of th.sql may have these four, each as a conjunct",
         )
+    for token, condition in find_varying(phrase):
+        yield QueryError(condition, f"{token.text!r} {_WHY_REFUSED[condition]}")
+
+
+def find_varying(phrase: Phrase) -> Iterator[tuple[Token, str]]:
+    """Yield each name of a function whose value depends on more than its arguments, with the error for it.
+
+    >>> from thetastream.conditions.tokens import parse
+    >>> [(token.text, error) for token, error in find_varying(parse("rand() < 0.5 AND d < current_date"))]
+    [('rand', 'NON_DETERMINISTIC'), ('current_date', 'TIME_DEPENDENT')]
+    """
+    tokens = phrase.tokens
     for n, token in enumerate(tokens):
         after = tokens[n + 1].text if n + 1 < len(tokens) else ""
         before = tokens[n - 1] if n else None
@@ -46,11 +69,7 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
             continue
         called = after == "("
         if token.keyword in NON_DETERMINISTIC and called:
-            yield QueryError(
-                "NON_DETERMINISTIC",
-                f"{token.text!r} has a new value each time, so a retried epoch would give another result; "
-                "compute it in a column that is stored with the tuple",
-            )
+            yield token, _RANDOM[0]
         clock = token.keyword in TIME_DEPENDENT and (called or token.keyword not in ("NOW", "CURDATE"))
         clock |= (
             token.keyword == "UNIX_TIMESTAMP" and called and n + 2 < len(tokens) and tokens[n + 2].text == ")"
@@ -62,11 +81,7 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
             and token.text.strip("rR'\" ").lower() in ("now", "today", "tomorrow", "yesterday")
         )
         if clock:
-            yield QueryError(
-                "TIME_DEPENDENT",
-                f"{token.text!r} changes from epoch to epoch, and the join of two tuples must not change; "
-                "compute it in a column before the join, or use within=",
-            )
+            yield token, _CLOCK[0]
 
 
 def find_subqueries(phrase: Phrase) -> Iterator[int]:

@@ -14,7 +14,7 @@ live. The distance itself is checked for the candidates inside the bands, by the
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,7 @@ def within_metres(lat: str, lon: str, other_lat: str, other_lon: str, metres: fl
     names = tuple((pair[0][1], pair[1][1]) for pair in points)
     function = WithinMetres(float(metres), (names[0], names[1]), (aliases[0], aliases[1]))
     columns = dict(zip(aliases, map(list, names), strict=True))
-    return [*texts, predicate(NUMPY, **columns)(function)]
+    return [*texts, replace(predicate(NUMPY, **columns)(function), is_stable=True)]
 
 
 def metres(lat: str, lon: str, other_lat: str, other_lon: str) -> str:

@@ -144,6 +144,8 @@ class PythonPredicate:
     columns: tuple[tuple[tuple[str, str], ...], ...]
     is_encoded: bool = False
     """Whether the function receives dictionary-encoded columns, for which no value is copied."""
+    version: str = ""
+    """The version that the user gave the function; empty without one."""
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,11 @@ def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
     if options.get("max_units") is not None and not request.how.is_inner:
         what = f"{rows}, and units of two generations would answer equal rows"
         yield QueryError("CANNOT_SCALE", f"{what}; leave max_units out")
-    if request.predicates:
-        name = request.predicates[0].name
-        what = f"{rows}, and {name!r} may find another answer for the delete than for the insert"
-        yield QueryError("PREDICATE_CHANGES", f"{what}; write the condition in SQL")
+    undeclared = next((one.name for one in request.predicates if not one.is_stable), None)
+    if undeclared is not None:
+        what = f"{rows}, and {undeclared!r} may find another answer for the delete than for the insert"
+        hint = 'th.stable(predicate, version="1") declares that it never does'
+        yield QueryError("PREDICATE_CHANGES", f"{what}; {hint}; or write the condition in SQL")
     model = request.model
     if isinstance(model, Chain) and model.forwards_tuples:
         what = f"{rows}, and {model!r} may find a delete before its insert"

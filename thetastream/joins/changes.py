@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, MapType, StructType
 
+from thetastream.conditions import tokenize
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.condition import ChangeRules
 from thetastream.core.errors import QueryError, raise_problems
@@ -20,6 +21,7 @@ from thetastream.families.upserts import GONE_SOURCE, ORDER_SOURCE, Upserts
 from thetastream.joins.ask.refusals import summarize, unlogged
 from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.joins.ask.streams import read_streams
+from thetastream.joins.ask.varying import refuse_varying
 from thetastream.lowering.domains import quote
 from thetastream.runtime.flow import RunContext
 from thetastream.spark.arguments import refuse_other_frames
@@ -114,9 +116,10 @@ def changes(
     QueryError
         STREAMS if ``df`` is no DataFrame.
         CHANGES_COLUMN if there is no column that says what happened to a row, CHANGES_FORMAT if arguments do
-        not fit together, UNKNOWN_COLUMN, or INVALID_CONDITION if Spark refuses an expression. While the query
-        runs, Spark raises CHANGES_VALUE if the column has another value, and BEFORE_IMAGE if a record of
-        Debezium lacks the row that it changes.
+        not fit together, UNKNOWN_COLUMN, or the error of Spark in an expression. NON_DETERMINISTIC or
+        TIME_DEPENDENT if the value of an expression depends on more than the row. While the query runs, Spark
+        raises CHANGES_VALUE if the column has another value, and BEFORE_IMAGE if a record of Debezium lacks
+        the row that it changes.
     SessionError
         The Spark session lacks a setting that upserts over streams need.
 
@@ -222,4 +225,5 @@ def _add_expression(df: DataFrame, text: str | None, name: str, what: str) -> Da
             _ = added.schema
     except AnalysisException as error:
         raise summarize(error, what) from error
+    refuse_varying(df, [tokenize(text)], f"{what} is about a row alone", "compute it in the source")
     return added

@@ -7,10 +7,12 @@ from typing import Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from thetastream.conditions import tokenize
 from thetastream.core.arguments import read_path, refuse_non_text
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import Duration, read_trigger
+from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.joined import UnitsJoin
 from thetastream.joins.plan import Built, Plan, find_built
 from thetastream.joins.punctuations import mark_punctuations
@@ -25,6 +27,7 @@ from thetastream.spark.changes import find_change_type, keep_groups
 from thetastream.spark.session.configure import is_local
 from thetastream.spark.sinks.store import describe, write_into
 from thetastream.spark.sinks.upkeep import EVERY, StoreKeeper, check_upkeep
+from thetastream.spark.varying_columns import refuse_varying_columns
 
 
 def write(
@@ -90,7 +93,8 @@ def write(
     ------
     QueryError
         STREAMS if ``df`` is no DataFrame.
-        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER, CHANGES_DROPPED or BAD_VALUE. It is raised before anything
+        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER, CHANGES_DROPPED or BAD_VALUE; NON_DETERMINISTIC or
+        TIME_DEPENDENT if ``select`` over changes depends on more than the row. It is raised before anything
         starts.
     StateError
         CHECKPOINT_DAMAGED if files of the checkpoint are not as they were written.
@@ -130,9 +134,13 @@ def write(
         built, punctuations = mark_punctuations(built, rule.marks)
         df = built.build(built.join)
     rows = df if select is None else df.selectExpr(*select)
-    if find_change_type("what is written", df) is not None and CHANGE_TYPE not in rows.columns:
+    has_deletes = find_change_type("what is written", df) is not None
+    if has_deletes and CHANGE_TYPE not in rows.columns:
         what = f"the rows are changes, and select leaves {CHANGE_TYPE!r} out: deletes would be kept as rows"
         raise QueryError("CHANGES_DROPPED", f"{what}; select {CHANGE_TYPE!r} too")
+    if has_deletes:
+        refuse_varying_columns(df, "what is written")
+        refuse_varying(df, [tokenize(text) for text in select or ()], "the rows are changes")
     target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
     if keep is not None:
         target.description.refuse_forgetting(store.name)

@@ -115,8 +115,9 @@ def describe_dimension(names: Sequence[dict[int, str]], dimension: Dimension) ->
 
 
 def name_predicate(predicate: Any) -> list[Any]:
-    """Name a predicate by its function, without the module and the functions around it."""
-    return [predicate.name.rpartition(".")[2], repr(predicate.columns), predicate.is_encoded]
+    """Name a predicate by its function and its version, without the module and the functions around it."""
+    named = [predicate.name.rpartition(".")[2], repr(predicate.columns), predicate.is_encoded]
+    return [*named, predicate.version] if predicate.version else named
 
 
 def identify_condition(meaning: dict[str, Any], on: Sequence[str]) -> Part:

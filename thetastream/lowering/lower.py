@@ -270,6 +270,7 @@ def _build_predicate(predicate: Predicate, query: Query, resolver: Resolver) -> 
         (spelled[0], spelled[1]),
         (columns[0], columns[1]),
         predicate.is_encoded,
+        predicate.version,
     )
 
 

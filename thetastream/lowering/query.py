@@ -184,7 +184,12 @@ class Resolver(Protocol):
 
 def list_conditions(texts: Sequence[str], predicates: Sequence[Predicate]) -> tuple[str, ...]:
     """List conditions as the user wrote them: SQL texts, and names of Python predicates."""
-    return (*texts, *(f"{predicate.name}(...)" for predicate in predicates))
+    return (*texts, *map(_name_call, predicates))
+
+
+def _name_call(predicate: Predicate) -> str:
+    call = f"{predicate.name}(...)"
+    return f"{call} of version {predicate.version!r}" if predicate.version else call
 
 
 def find_type(streams: Sequence[Stream], alias: str, name: str, resolver: Resolver) -> str | None:

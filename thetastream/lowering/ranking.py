@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import find_references, quote_names
 from thetastream.conditions.phrases import find_last_additive
+from thetastream.conditions.refused import find_refused
 from thetastream.core.condition import Domain
 from thetastream.core.errors import QueryError
 from thetastream.core.how import DISTANCE, Nearest, Ranking
@@ -72,6 +73,8 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
     QueryError
         NEAREST if the expression has another form, or a type that units cannot rank.
     """
+    for problem in find_refused(parse(nearest.by)):
+        raise problem
     phrase, is_descending, has_nulls_first = _cut_order(quote_names(parse(nearest.by)))
     is_similarity = nearest.direction != DISTANCE
     if is_similarity and phrase.text != quote_names(parse(nearest.by)).bare().text:

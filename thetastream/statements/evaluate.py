@@ -17,6 +17,7 @@ from thetastream.core.errors import QueryError, ThetastreamError, list_problems,
 from thetastream.families.views.planner import is_surely_grouped
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
+from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.compose.nested import NestedJoin
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
@@ -221,6 +222,8 @@ class Evaluation:
         except AnalysisException:
             raise_problems(sort_problems(list(find_list_problems(ask, phrases, texts))))
             raise
+        if has_deletes:
+            refuse_varying(frame, phrases, f"rows of {alias} may be deleted", alias=alias)
         return rows
 
 

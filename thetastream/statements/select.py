@@ -17,6 +17,7 @@ from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
 from thetastream.joins.ask.shown import is_star
 from thetastream.joins.ask.streams import LATE_RESULTS
+from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
@@ -41,7 +42,13 @@ def find_changes_problem(name: str, clauses: SelectClauses) -> QueryError | None
     """Return an error if a SELECT over rows of ``name`` that may be deleted has more than groups of them."""
     words = ["DISTINCT"] * clauses.is_distinct + ["HAVING"] * (clauses.having is not None)
     words += [clause.tokens[0].keyword for clause in clauses.tail]
+    words += ["OVER"] * any(_is_over(clauses.items, n) for n in range(1, len(clauses.items.tokens)))
     return refuse_changes(name, f"{words[0]} counts a delete as a row") if words else None
+
+
+def _is_over(items: Phrase, n: int) -> bool:
+    """Whether a token begins the window of a window function."""
+    return items.tokens[n].keyword == "OVER" and items.tokens[n - 1].text == ")"
 
 
 def refuse_changes(name: str, why: str) -> QueryError:
@@ -87,6 +94,9 @@ def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> S
             what = f"DISTINCT needs columns of different names, they are {', '.join(columns[1:])}; use AS"
             raise _refuse_list(clauses, what, "DUPLICATE_COLUMN")
         result = result.dropDuplicatesWithinWatermark(columns[1:]).drop(DISTINCT_TIME)
+    if join.facts.has_deletes:
+        what = f"rows of {' and '.join(join_select.frames)} may be deleted"
+        refuse_varying(rows, clauses.phrases, what)
     is_whole = len(clauses.phrases) == 1 and not clauses.is_distinct
     listed = tuple(item.text for item in tokenize(items).split_at_commas()) if is_whole else None
     return Selected(result, is_grouped, listed)

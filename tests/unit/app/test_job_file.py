@@ -145,6 +145,8 @@ def test_wrong_tables_of_a_job_are_refused(table, expected, tmp_path):
          "UNKNOWN_KEY", "avro"),
         ({"sources": {"a": RATE | {"changes": {"sing": "w"}}, "b": RATE}}, "UNKNOWN_KEY", "'sign'"),
         ({"sources": {"a": RATE | {"changes": {"sign": 3}}, "b": RATE}}, "BAD_VALUE", "changes of"),
+        ({"sources": {"a": RATE | {"changes": {"sign": "w"}, "select": ["timestamp", "now() AS value"]},
+                      "b": RATE}}, "TIME_DEPENDENT", "'now' in select"),
         ({"sources": {"a": RATE | {"decode": "json", "schema": VALUE}, "b": RATE}}, "UNKNOWN_KEY", "kafka"),
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
         ({"sink": {"store": "parqet", "path": "o"}}, "BAD_VALUE", "did you mean 'parquet'"),

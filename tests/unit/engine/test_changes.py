@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.support.changes import Change, Epoch, Row, draw_history, drop_zeros, join_net, net
@@ -24,6 +26,7 @@ from thetastream.core.condition import (
     Domain,
     Equality,
     Key,
+    PythonPredicate,
     SideSpec,
 )
 from thetastream.core.errors import ThetastreamError
@@ -192,6 +195,21 @@ def test_a_stream_without_deletes_joins_one_with_deletes(signed: tuple[bool, boo
     for epoch, expected in replay(history, WINDOW, signed):
         run.epoch(*epoch)
         assert run.output == expected
+
+
+def has_even_sum(l: Any, r: Any) -> Any:  # noqa: E741
+    return pc.equal(pc.bit_wise_and(pc.add(l.v, r.v), 1), 0)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_a_stable_predicate_joins_the_net_rows(model: Model) -> None:
+    call = PythonPredicate("has_even_sum", has_even_sum, ("l", "r"), ((("v", "v"),),) * 2)
+    unit = replace(IN_WINDOW, condition=replace(CONDITION, predicates=(call,)))
+    run = Run(unit, model)
+    for epoch, every in replay(draw_history(random.Random(7), 25, make_row, has_watermark=True), WINDOW):
+        run.epoch(*epoch)
+        assert run.output == {pair: n for pair, n in every.items() if not (pair[0][3] + pair[1][3]) % 2}
+    assert run.output
 
 
 def test_tasks_that_share_streams_have_the_net_join_of_their_own_windows() -> None:

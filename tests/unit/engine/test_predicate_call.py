@@ -1,12 +1,14 @@
 """Python predicates receive plain or dictionary-encoded columns, and their errors name a row."""
 
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
-from thetastream.conditions import predicate
+from thetastream.conditions import predicate, stable
 from thetastream.core.condition import Condition, MeasuredPair, PythonPredicate, SideSpec
 from thetastream.core.errors import PredicateError, QueryError
 from thetastream.core.measure import MeasureLimit
@@ -87,3 +89,13 @@ def test_a_mark_without_columns_says_how_to_name_them() -> None:
         @predicate
         def close(a, b):
             return a.x == b.y
+
+
+def test_a_stable_predicate_is_pickled_with_its_version() -> None:
+    @predicate(a=["x"], b=["y"])
+    def near(a, b):
+        return a.x == b.y
+
+    copy = pickle.loads(cloudpickle.dumps(stable(near, version="1")))
+    assert (copy.name, copy.is_stable, copy.version) == (near.name, True, "1")
+    assert copy(SimpleNamespace(x=1), SimpleNamespace(y=1))

@@ -7,7 +7,6 @@ import pytest
 
 import thetastream as th
 from tests.support.requests import make_request
-from thetastream.conditions import Predicate
 from thetastream.core.columns import CHANGE_TYPE, SIGN, ChangeType
 from thetastream.core.condition import ChangeRules
 from thetastream.core.errors import QueryError
@@ -38,7 +37,9 @@ def make_changes(on: str = ON, changing: str = "a", **changed: Any) -> JoinReque
     return replace(request, streams=streams, how=request.how.over_changes(sides))
 
 
-PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",))))
+@th.predicate(a=["x"], b=["x"])
+def close(a: Any, b: Any) -> Any:
+    return a.x == b.x
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ PREDICATE = Predicate("close", lambda a, b: None, (("a", ("x",)), ("b", ("x",)))
         ("ORDER", {"options": {"order": "strict"}}),
         ("SHED", {"run": RunContext(shed=Shed("100 B", "200 B"))}),
         ("CANNOT_SCALE", {"options": {"max_units": 8}, "how": "left"}),
-        ("PREDICATE_CHANGES", {"predicates": (PREDICATE,)}),
+        ("PREDICATE_CHANGES", {"predicates": (close,)}),
         ("CHANGES_LATE", {"model": th.Chain(2)}),
         ("CHANGES_LATE", {"model": th.Ring(2, in_flight=9), "aliases": "abc"}),
         ("SPARK_JOIN", {"keeps_spark_join": True}),
@@ -60,6 +61,40 @@ def test_what_a_join_of_changes_cannot_have(condition: str, changed: dict[str, A
     assert [problem.condition for problem in found] == [condition]
     assert "rows of a may be deleted" in found[0].message
     assert not list(find_changes_problems(make_request(ON, **changed)))
+
+
+def test_a_predicate_that_is_declared_stable_may_join_changes() -> None:
+    stable = th.stable(close, version="1")
+    request = make_changes(predicates=(stable,))
+    assert not list(find_changes_problems(request))
+    (metres,) = (
+        part for part in th.within_metres("a.x", "a.k", "b.x", "b.k", 5) if not isinstance(part, str)
+    )
+    assert not list(find_changes_problems(make_changes(predicates=(metres,))))
+    both = make_changes(predicates=(stable, close))
+    assert [one.condition for one in find_changes_problems(both)] == ["PREDICATE_CHANGES"]
+    for wrong, version in ((lambda a, b: None, "1"), (close, ""), (close, 1)):
+        with pytest.raises(QueryError, match="BAD_VALUE"):
+            th.stable(wrong, version=version)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("family", "on", "asked"),
+    [
+        (PAIRS, ON, {}),
+        (HOPS, "a.k = b.k AND b.x < c.x", {"aliases": "abc", "model": th.Ring(2, hops="mailbox")}),
+    ],
+    ids=["pairs", "hops"],
+)
+def test_the_version_of_a_predicate_is_a_part_of_the_identity(family: Any, on: str, asked: Any) -> None:
+    first, second, undeclared = (
+        family.plan(make_changes(on, predicates=(one,), **asked)).flow().identity
+        for one in (th.stable(close, "1"), th.stable(close, "2"), close)
+    )
+    (change,) = find_changes(first, second)
+    assert "of version '1'" in change
+    assert "of version '2'" in change
+    assert find_changes(undeclared, first)
 
 
 def test_tables_beside_changes_and_an_alias_of_the_column_are_refused() -> None:

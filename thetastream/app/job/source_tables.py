@@ -19,9 +19,11 @@ from thetastream.app.job.spec import (
     is_local,
     resolve,
 )
+from thetastream.conditions import tokenize
+from thetastream.conditions.refused import find_varying
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
-from thetastream.joins.changes import DEBEZIUM
+from thetastream.joins.changes import DEBEZIUM, UPSERT
 from thetastream.spark.changes import OF_COMMITS
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
@@ -75,6 +77,7 @@ def parse_source(
     problems += _find_decoding_problems(table, where)
     problems += _find_span_problems(table, where)
     check_keys(get_table(table, "changes"), CHANGES_KEYS, f"changes of {where}", problems)
+    problems += _find_varying_columns(table, where)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
     format_ = table.get("format")
     if format_ is None or any(problem.condition == "BAD_VALUE" for problem in problems[before:]):
@@ -185,6 +188,20 @@ def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[
         what = f"event_time of source {source.name!r} ({source.event_time}) must be a TIMESTAMP"
         cast = f"CAST({source.event_time} AS TIMESTAMP) AS {source.event_time}"
         yield QueryError("EVENT_TIME_TYPE", f'{what}, not {type_}; compute one: select = [..., "{cast}"]')
+
+
+def _find_varying_columns(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+    """Yield an error for each selected column of changes that may differ between an insert and its delete.
+
+    Rows of upserts are no changes yet when columns are selected.
+    """
+    changes, select = table.get("changes"), table.get("select")
+    if not isinstance(changes, dict) or changes.get("format") == UPSERT or not isinstance(select, list):
+        return
+    for text in select:
+        for token, condition in find_varying(tokenize(str(text))):
+            what = f"rows of {where} may be deleted, and {token.text!r} in select may have another value"
+            yield QueryError(condition, f"{what} for the same row; leave {text!r} out")
 
 
 def _is_missing(path: str) -> bool:

@@ -91,6 +91,8 @@ class GraphPredicate:
     columns: tuple[tuple[int, str, tuple[tuple[str, str], ...]], ...]
     is_encoded: bool = False
     """Whether the function receives dictionary-encoded columns."""
+    version: str = ""
+    """The version that the user gave the function; empty without one."""
 
     @property
     def streams(self) -> frozenset[int]:

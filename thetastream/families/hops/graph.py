@@ -167,7 +167,9 @@ def _build_predicates(
             pairs = tuple((name, blocks[column]) for name, column in columns.items() if column is not None)
             read.append((numbers[alias.casefold()], alias, pairs))
         call = predicate.adapt(lambda alias, name: find_type(streams, alias, name, resolver) == "timestamp")
-        found.append(GraphPredicate(predicate.name, call, tuple(read), predicate.is_encoded))
+        found.append(
+            GraphPredicate(predicate.name, call, tuple(read), predicate.is_encoded, predicate.version)
+        )
     return tuple(found)
 
 

@@ -26,6 +26,7 @@ from thetastream.spark.pipelines import refuse_query_function
 from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
 from thetastream.spark.tables.declared import add_end
+from thetastream.spark.varying_columns import refuse_varying_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,6 +180,8 @@ def read_streams(
     changes, schemas = {}, {}
     for alias, frame in streams.items():
         changes[alias] = find_change_type(f"stream {alias!r}", frame)
+        if changes[alias] is not None:
+            refuse_varying_columns(frame, alias)
         schemas[alias] = drop_change_type(frame.schema)
     ignores_case = not is_case_sensitive(spark)
     raise_problems(
