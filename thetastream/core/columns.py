@@ -13,7 +13,7 @@ A *block* is an Arrow record batch of tuples. Its columns are
                      result of three or more streams
     o                place of the tuple in the arrivals of both streams
     i                number that a unit gives to a tuple of a preserved stream (outer, semi, anti joins)
-    q, gone          order of an upsert among those of its key, and whether its key has no row any more
+    q, gone          order of an upsert or a version among those of its key, and whether its key has no row
     w                sign of the tuple: 1 if it was inserted, -1 if it was deleted; only for changes
     r                part of the value by which partners are ranked that the stream of the tuple determines
     sender           number of the unit that sends a candidate pair or a decided tuple to a second unit
@@ -53,7 +53,8 @@ ARRIVAL = "o"
 TUPLE = "i"
 RANKED = "r"
 SIGN = "w"
-UPSERT_KEY, UPSERT_ORDER, UPSERT_GONE = "k0", "q", "gone"
+UPSERT_KEY = "k0"
+VERSION_ORDER, VERSION_GONE = "q", "gone"
 SENDER = "sender"
 DECIDED = "decided"
 NUMBERS = "left_number", "right_number"
@@ -121,6 +122,10 @@ CHANGE_TYPE = "_change_type"
 INSERT, DELETE = "insert", "delete"
 CHANGES = "thetastream.changes"
 """The metadata key of the column ``CHANGE_TYPE``, and of all other columns of a stream of changes."""
+VERSION = "_version"
+"""The column of a stream of versions with their order and whether their key has no row any more."""
+VERSIONS = "thetastream.versions"
+"""The metadata key of the column ``VERSION``, and of all other columns of a stream of versions."""
 MARK = "spark.watermarkDelayMs"
 """The metadata key by which Spark marks the column that ``withWatermark`` names, with the delay."""
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thetastream.core.columns import SIGN
+from thetastream.core.columns import SIGN, VERSION_GONE, VERSION_ORDER
 from thetastream.core.measure import MeasureLimit, PairMeasure
 from thetastream.core.sides import Side
 
@@ -196,6 +196,18 @@ LENIENT = ChangeRules()
 
 
 @dataclass(frozen=True)
+class VersionRule:
+    """What the tuples of a stream are versions of, and which of them count. Texts are those of the user."""
+
+    key: tuple[str, ...]
+    """The columns that identify a row."""
+    sequence: str | None = None
+    """By what the versions of one time are ordered. None if any of them counts."""
+    deleted: str | None = None
+    """When a key has no row any more. None if keys are never deleted."""
+
+
+@dataclass(frozen=True)
 class SideSpec:
     """The columns and keys of the blocks of one side."""
 
@@ -214,6 +226,11 @@ class SideSpec:
     def has_deletes(self) -> bool:
         """Whether tuples have a sign, because the stream has deletes beside inserts."""
         return SIGN in self.computed
+
+    @property
+    def version_columns(self) -> tuple[str, ...]:
+        """The columns that say which versions count; empty if tuples are no versions of their keys."""
+        return tuple(name for name in (VERSION_ORDER, VERSION_GONE) if name in self.computed)
 
     def key(self, position: int) -> Key:
         """Return the key at ``position``; ``TIME`` stands for the event time."""

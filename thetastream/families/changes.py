@@ -13,6 +13,7 @@ from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.lowering.lower import Lowered
+from thetastream.lowering.versions import write_as_of
 from thetastream.models import Chain
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
@@ -59,6 +60,29 @@ def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
     if CHANGE_TYPE in (stream.alias.casefold() for stream in request.streams):
         what = f"results of changes have a column {CHANGE_TYPE!r}"
         yield QueryError("INVALID_ALIAS", f"{what}; rename the stream")
+
+
+def find_versions_problems(request: JoinRequest) -> Iterator[QueryError]:
+    """Yield an error for all that a join with versions cannot have, apart from its condition.
+
+    A join finds the version that is valid at the time of a tuple: the nearest one before it.
+    """
+    streams, how = request.streams, request.how
+    versions = [stream for stream in streams if stream.versions is not None]
+    if not versions:
+        return
+    names = ", ".join(stream.alias for stream in versions)
+    what = f"{names} has versions of rows, and a tuple of another stream has the one of its time"
+    if len(streams) != 2 or len(versions) != 1 or versions[0] is not streams[1]:
+        hint = "join two streams at a time, and name the versions last"
+        yield QueryError("VERSIONS", f"{what}; {hint}")
+    elif request.has_tables or request.keeps_spark_join:
+        hint = (
+            "read both as streams or both as batches, and leave model out; th.Table(valid_from=) is a table"
+        )
+        yield QueryError("VERSIONS", f"{what}; {hint}")
+    elif how.nearest is None or how.nearest.k != 1 or is_counted(request.within) or request.predicates:
+        yield QueryError("VERSIONS", f"{what}; {write_as_of(*streams)}")
 
 
 def find_state_problem(model: Model, lowered: Lowered) -> QueryError | None:

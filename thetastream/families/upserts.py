@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from thetastream.core.columns import HASH, SIGN
-from thetastream.core.columns import UPSERT_GONE as GONE
 from thetastream.core.columns import UPSERT_KEY as KEY
-from thetastream.core.columns import UPSERT_ORDER as ORDER
+from thetastream.core.columns import VERSION_GONE as GONE
+from thetastream.core.columns import VERSION_ORDER as ORDER
 from thetastream.core.condition import SUBINDEXES_PER_WINDOW, Domain, Key, SideSpec
 from thetastream.core.identity import Part
 from thetastream.engine.latest import LatestSpec

@@ -3,6 +3,7 @@
 change feed, signs  ->  each row is an insert or a delete already      (``thetastream.spark.changes``)
 Debezium            ->  each record has the rows before and after      (``thetastream.spark.debezium``)
 upserts             ->  units find the row that each row replaces      (``thetastream.engine.latest``)
+versions            ->  rows stay as they are; an as-of join chooses   (``thetastream.spark.row_versions``)
 """
 
 from collections.abc import Sequence
@@ -11,11 +12,11 @@ from typing import Literal
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, MapType, StructType
+from pyspark.sql.types import AtomicType, BooleanType, MapType, StructType
 
 from thetastream.conditions import tokenize
-from thetastream.core.columns import CHANGE_TYPE
-from thetastream.core.condition import ChangeRules
+from thetastream.core.columns import CHANGE_TYPE, VERSION
+from thetastream.core.condition import ChangeRules, VersionRule
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.upserts import GONE_SOURCE, ORDER_SOURCE, Upserts
 from thetastream.joins.ask.refusals import summarize, unlogged
@@ -28,13 +29,15 @@ from thetastream.spark.arguments import refuse_other_frames
 from thetastream.spark.changes import list_keys, mark_changes, read_changes, set_rules
 from thetastream.spark.dataflow.build import build
 from thetastream.spark.debezium import decode_changes, decode_upserts, read_row
+from thetastream.spark.row_versions import mark_versions
 from thetastream.spark.session.configure import count_partitions
 
-UPSERT, DEBEZIUM = "upsert", "debezium"
+UPSERT, DEBEZIUM, ROW_VERSIONS = "upsert", "debezium", "versions"
 _ARGUMENTS = {
     None: ("sign",),
     UPSERT: ("key", "sequence", "deleted"),
     DEBEZIUM: ("key", "sequence", "row", "value"),
+    ROW_VERSIONS: ("key", "sequence", "deleted"),
 }
 """The arguments of each format."""
 _DEBEZIUM_VALUE = "value"
@@ -47,7 +50,7 @@ def changes(
     df: DataFrame,
     *,
     sign: str | None = None,
-    format: Literal["upsert", "debezium"] | None = None,
+    format: Literal["upsert", "debezium", "versions"] | None = None,
     key: str | Sequence[str] | None = None,
     sequence: str | None = None,
     deleted: str | None = None,
@@ -75,21 +78,27 @@ def changes(
         A column that is 1 for an inserted row and -1 for a deleted row. By default, the column
         ``_change_type`` says what happened to a row: ``insert``, ``delete``, ``update_preimage`` or
         ``update_postimage``.
-    format : {"upsert", "debezium"}, optional
+    format : {"upsert", "debezium", "versions"}, optional
         ``"upsert"``: each row replaces the row of its key. Units keep the latest row of each key and find out
         what changes. Call ``withWatermark`` before, and a row is forgotten when the watermark has passed it;
         otherwise, the rows of all keys are kept. ``"debezium"``: each row has a record of Debezium as JSON,
         an envelope with or without its schema. Records without a value (tombstones) are left out.
+        ``"versions"``: each row is the version of its key from its event time on. An as-of join
+        (``th.Nearest``, ``FOR SYSTEM_TIME AS OF``) finds the version of the time of a tuple. Its result stays
+        as it is when later versions come.
     key : str or sequence of str, optional
-        For upserts, the columns that identify a row. For Debezium, they make each record an upsert: units
-        find the old row, so that records need not have it, and a record that comes twice is no change.
+        For upserts and versions, the columns that identify a row. For Debezium, they make each record an
+        upsert: units find the old row, so that records need not have it, and a record that comes twice is no
+        change.
     sequence : str, optional
         For upserts and for Debezium with a key, a SQL expression by which the rows of a key are ordered, for
         example ``"offset"``. A row with a smaller value than the present row of its key is left out. By
         default, the last row that arrives counts. Rows of one key must then come from one partition of the
-        source.
+        source. For versions, it chooses among those of a key and a time: the one with the largest value
+        counts, and any of them by default.
     deleted : str, optional
-        For upserts, a SQL condition that is true if the key has no row any more, as ``"value IS NULL"``.
+        For upserts and versions, a SQL condition that is true if the key has no row any more, as ``"value IS
+        NULL"``. Such a version ends the validity of the one before it, and is no partner itself.
     row : str, optional
         For Debezium, the columns of the row, as ``"id INT, ts TIMESTAMP, price DOUBLE"``. Only these are
         read. A date or a time is read from a text; if Debezium writes it as a number, declare a number.
@@ -109,7 +118,8 @@ def changes(
         The columns of the row, and last ``_change_type``, which is ``insert`` or ``delete``. The columns
         ``_commit_version`` and ``_commit_timestamp`` are dropped, and so is the column of signs. You may call
         ``withWatermark`` on it, filter rows, and select columns together with ``_change_type``. Computed
-        columns must depend on the row alone, because the delete of a row must equal its insert.
+        columns must depend on the row alone, because the delete of a row must equal its insert. Versions are
+        no changes: their last column is ``_version``, which results of joins do not have.
 
     Raises
     ------
@@ -139,7 +149,8 @@ def changes(
     given = {"key": key, "sequence": sequence, "deleted": deleted, "row": row, "value": value, "sign": sign}
     given = {name: one for name, one in given.items() if one is not None}
     if not isinstance(format, str | None) or format not in _ARGUMENTS:
-        raise QueryError("CHANGES_FORMAT", f'format must be "upsert", "debezium" or left out, not {format!r}')
+        known = '"upsert", "debezium", "versions" or left out'
+        raise QueryError("CHANGES_FORMAT", f"format must be {known}, not {format!r}")
     strange = ", ".join(name for name in given if name not in _ARGUMENTS[format])
     if strange:
         named = "a change feed" if format is None else f"format={format!r}"
@@ -147,8 +158,13 @@ def changes(
     if late not in ("drop", "fail"):
         raise QueryError("CHANGES_FORMAT", f'late must be "drop" or "fail", not {late!r}')
     keys = list_keys(key)
-    if not keys and (format == UPSERT or key is not None):
+    if not keys and (format in (UPSERT, ROW_VERSIONS) or key is not None):
         raise QueryError("CHANGES_FORMAT", f"key must name the columns that identify a row, not {key!r}")
+    if format == ROW_VERSIONS:
+        if late != "drop" or strict:
+            what = "late and strict are about deletes, and versions have none"
+            raise QueryError("CHANGES_FORMAT", f"{what}; leave them out")
+        return _read_versions(df, keys, sequence, deleted)
     if format is None:
         found = read_changes(df, sign)
     elif format == UPSERT:
@@ -174,6 +190,37 @@ def _read_debezium(
     return _follow_upserts(upserts, keys, sequence, "op = 'd'")
 
 
+def _read_versions(
+    df: DataFrame, keys: tuple[str, ...], sequence: str | None, deleted: str | None
+) -> DataFrame:
+    """Mark rows as versions of their keys."""
+    _check_row(df, keys, "versions")
+    if VERSION in df.columns:
+        raise QueryError("CHANGES_FORMAT", f"versions must have no column {VERSION!r}; drop it")
+    source = _add_expression(df, sequence, ORDER_SOURCE, "sequence")
+    source = _add_expression(source, deleted, GONE_SOURCE, "deleted")
+    _check_deleted(source, deleted)
+    return mark_versions(source, VersionRule(keys, sequence, deleted), ORDER_SOURCE, GONE_SOURCE)
+
+
+def _check_row(df: DataFrame, keys: tuple[str, ...], what: str) -> None:
+    """Raise an error unless the columns of ``df`` may be those of rows with these keys."""
+    for name in keys:
+        if name not in df.columns:
+            known = f"key names {name!r}, but the row has the columns {', '.join(df.columns)}"
+            raise QueryError("UNKNOWN_COLUMN", known)
+        if isinstance(df.schema[name].dataType, MapType):
+            raise QueryError("UNSUPPORTED_TYPE", f"key names {name!r}, and a map identifies no row")
+    if CHANGE_TYPE in df.columns:
+        raise QueryError("CHANGES_FORMAT", f"{what} must have no column {CHANGE_TYPE!r}; drop it")
+
+
+def _check_deleted(source: DataFrame, deleted: str | None) -> None:
+    """Raise CHANGES_FORMAT unless ``deleted`` is a condition, whose values ``source`` has."""
+    if deleted is not None and not isinstance(source.schema[GONE_SOURCE].dataType, BooleanType):
+        raise QueryError("CHANGES_FORMAT", f"deleted must be a condition, and {deleted!r} is none")
+
+
 def _follow_upserts(
     source: DataFrame, keys: tuple[str, ...], sequence: str | None, deleted: str | None
 ) -> DataFrame:
@@ -184,16 +231,8 @@ def _follow_upserts(
     """
     # 1. Read the columns of the row.
     df = source.drop(ORDER_SOURCE, GONE_SOURCE)
-    for name in keys:
-        if name not in df.columns:
-            what = f"key names {name!r}, but the row has the columns {', '.join(df.columns)}"
-            raise QueryError("UNKNOWN_COLUMN", what)
-        if isinstance(df.schema[name].dataType, MapType):
-            raise QueryError("UNSUPPORTED_TYPE", f"key names {name!r}, and a map identifies no row")
-    if CHANGE_TYPE in df.columns:
-        raise QueryError("CHANGES_FORMAT", f"upserts must have no column {CHANGE_TYPE!r}; drop it")
-    if deleted is not None and not isinstance(source.schema[GONE_SOURCE].dataType, BooleanType):
-        raise QueryError("CHANGES_FORMAT", f"deleted must be a condition, and {deleted!r} is none")
+    _check_row(df, keys, "upserts")
+    _check_deleted(source, deleted)
     read = read_streams({_ALIAS: df}, False, None, {})
     raise_problems(read.problems)
     (stream,) = read.streams
@@ -222,8 +261,11 @@ def _add_expression(df: DataFrame, text: str | None, name: str, what: str) -> Da
     try:
         with unlogged():
             added = df.withColumn(name, F.expr(text))
-            _ = added.schema
+            type_ = added.schema[name].dataType
     except AnalysisException as error:
         raise summarize(error, what) from error
+    if not isinstance(type_, AtomicType):
+        found = type_.simpleString()
+        raise QueryError("UNSUPPORTED_TYPE", f"{what} must be one value, and {text!r} is {found}")
     refuse_varying(df, [tokenize(text)], f"{what} is about a row alone", "compute it in the source")
     return added

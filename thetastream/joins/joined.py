@@ -20,7 +20,7 @@ from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
 from thetastream.runtime.flow import Flow, Staging, Target
 from thetastream.runtime.punctuations import Punctuations
-from thetastream.spark.changes import drop_change_type, mark_changes
+from thetastream.spark.changes import keep_row_columns, mark_changes
 from thetastream.spark.dataflow.build import build
 
 
@@ -146,7 +146,7 @@ class UnitsJoin:
     def fold(self, folding: Folding, inputs: Mapping[str, PlannedInput]) -> "UnitsJoin":
         streams: list[Stream] = []
         for stream in self.inputs:
-            schema = drop_change_type(inputs[stream.alias].schema)
+            schema = keep_row_columns(inputs[stream.alias].schema)
             carried, problems = carry(stream.alias, schema, sum(len(known.carried) for known in streams))
             raise_problems(problems)
             types = tuple((field.name, field.dataType.simpleString()) for field in schema)

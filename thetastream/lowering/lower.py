@@ -51,6 +51,7 @@ from thetastream.lowering.query import (
 from thetastream.lowering.ranking import LoweredMeasure, LoweredRanking, lower_ranking
 from thetastream.lowering.rewrite import rewrite
 from thetastream.lowering.side_keys import SideKeys
+from thetastream.lowering.versions import compute_version, find_versions_problem
 
 SHORTEST_PERIOD_US = 1_000_000
 """The shortest default archive period. Windows of milliseconds would otherwise have too many subindexes."""
@@ -85,6 +86,7 @@ def lower(
     ------
     QueryError
         UNKNOWN_INDEX, INDEX_NOT_APPLICABLE or ARCHIVE_PERIOD if a value is unknown or does not fit the query.
+        VERSIONS if right tuples are versions, and the condition is not that of an as-of join.
     """
     # 1. Rewrite conjuncts as keys and bounds.
     rewritten = rewrite(remove_event_times(query) if query.counts else query, resolver)
@@ -132,6 +134,9 @@ def lower(
         measured=measured,
     )
     drops_replaced = _can_drop_replaced(query, rewritten, condition, ranked)
+    problem = find_versions_problem(query, resolver, drops_replaced)
+    if problem is not None:
+        raise problem
     if query.counts is None:
         left_us, right_us = compute_lifetimes(window)
         warn_of_unbounded_state(query.streams, (left_us, 0 if drops_replaced else right_us))
@@ -154,6 +159,7 @@ def lower(
         how=query.how,
         ranking=ranking,
         drops_replaced=drops_replaced,
+        versions=query.streams[1].versions,
         unit_checks=tuple(
             (text, tuple(_build_check(check, rewritten) for check in checks))
             for text, checks in rewritten.replaceable.items()
@@ -179,7 +185,11 @@ def build_side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
     return SideSpec(
         alias=stream.alias,
         columns=tuple(c.block_column for c in stream.carried),
-        computed=(*keys.computed.values(), *([] if stream.change_type is None else [SIGN])),
+        computed=(
+            *keys.computed.values(),
+            *([] if stream.change_type is None else [SIGN]),
+            *(name for name, _ in compute_version(stream)),
+        ),
         keys=tuple(keys.keys),
         time=time,
         rules=stream.rules,
@@ -201,7 +211,7 @@ def _plan_side(
         # The unit needs the tuples that fail a filter too. In a count window, they count as well.
         # In a preserved stream, they are answered without a partner.
         computed, filters = guard_computed(filters, computed), []
-    computed += compute_sign(stream)
+    computed += [*compute_sign(stream), *compute_version(stream)]
     # Otherwise preserved tuples would wait for tuples of this stream that pass the filters.
     moves_watermark = query.how.waits and stream.is_streaming
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried, moves_watermark)

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 
 from thetastream.conditions import tokenize
 from thetastream.core.columns import SIGN
-from thetastream.core.condition import Condition, Dimension, PythonPredicate, compute_lifetime_us
+from thetastream.core.condition import (
+    Condition,
+    Dimension,
+    PythonPredicate,
+    VersionRule,
+    compute_lifetime_us,
+)
 from thetastream.core.how import INNER, How, PairRanking
 from thetastream.core.sides import Side
 from thetastream.index.base import IndexSpec
@@ -119,6 +125,8 @@ class PhysicalPlan:
     """How the partners of a tuple are ranked, if only the nearest are results."""
     drops_replaced: bool = False
     """Whether later right tuples with equal keys replace one, once the watermark has passed them."""
+    versions: VersionRule | None = None
+    """What right tuples are versions of; None if they are no versions."""
     unit_checks: tuple[tuple[str, tuple[PythonPredicate, ...]], ...] = ()
     """For conjuncts of the residual, comparisons of keys by which units can evaluate them instead."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from thetastream.conditions import Phrase, Predicate
-from thetastream.core.condition import LENIENT, ChangeRules
+from thetastream.core.condition import LENIENT, ChangeRules, VersionRule
 from thetastream.core.errors import QueryError
 from thetastream.core.how import INNER, How
 from thetastream.lowering.physical import Carried
@@ -94,6 +94,8 @@ class Stream:
     """The column that says of each row whether it was inserted or deleted. None if rows are only inserted."""
     rules: ChangeRules = LENIENT
     """What ends the query if rows may be deleted."""
+    versions: VersionRule | None = None
+    """What the tuples are versions of; None if they are no versions."""
     watermark_bound: str | None = None
     """The column that says how far the streams behind this one move the watermark. None if its own event
     times say so."""

@@ -19,6 +19,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import warn_caller
 from thetastream.spark.event_time import is_grouped, list_marked
+from thetastream.spark.row_versions import is_version_field
 
 _TYPES = {INSERT: INSERT, "update_postimage": INSERT, DELETE: DELETE, "update_preimage": DELETE}
 """The types of changes that Delta and Spark name, and what each of them is here."""
@@ -223,8 +224,7 @@ def find_change_type(what: str, rows: DataFrame) -> str | None:
     return None
 
 
-def drop_change_type(schema: StructType) -> StructType:
-    """Return the columns of the row, without the type of the change."""
-    if not is_changes(schema):
-        return schema
-    return StructType([field for field in schema if field.name != CHANGE_TYPE])
+def keep_row_columns(schema: StructType) -> StructType:
+    """Return the columns of the row, without the type of the change or what says which versions count."""
+    kept = [field for field in schema if not is_version_field(field)]
+    return StructType([field for field in kept if field.name != CHANGE_TYPE or not is_changes(schema)])

@@ -23,7 +23,7 @@ from thetastream.core.how import AsOf, Nearest
 from thetastream.joins.ask.streams import find_time_column
 from thetastream.joins.ask.validity import find_valid_from, write_valid_at
 from thetastream.lowering.domains import quote
-from thetastream.spark.changes import drop_change_type
+from thetastream.spark.changes import keep_row_columns
 from thetastream.spark.session.configure import choose_name_key
 from thetastream.spark.tables.declared import give_time
 
@@ -58,7 +58,7 @@ class MergedColumns:
             if dropped is None:
                 parts.append(f"{quote(alias)}.*")
             else:
-                names = drop_change_type(frame.schema).names
+                names = keep_row_columns(frame.schema).names
                 kept = [name for name in names if self.name_key(name) not in dropped]
                 parts += [f"{quote(alias)}.{quote(name)}" for name in kept]
         return ", ".join(parts)

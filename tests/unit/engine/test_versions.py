@@ -1,20 +1,25 @@
 """As-of joins: each event has the version of its key that was valid at its time. Old versions are dropped.
 
 { (l, r) : l.k = r.k, r.t <= l.t, r has the latest t of these } for each event l, when the watermark is at l.t
+
+If the stream says which versions count, r is the one of its time with the greatest order. If r says that its
+key has no row any more, l has no partner.
 """
 
 import random
 from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
 
 from tests.support.local_run import LocalRun
-from thetastream.core.columns import RANKED
+from thetastream.core.columns import RANKED, VERSION_GONE, VERSION_ORDER
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.how import Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
-from thetastream.engine.answers import nearest
+from thetastream.engine.answers import best_partners, nearest
 from thetastream.engine.answers.spec import NearestSpec, VersionsSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -39,6 +44,112 @@ def make_spec(model: Model, k: int, low: int, span: int | None) -> VersionsSpec:
     unit = UnitSpec(condition, (IndexSpec(Hash(), (0,)),) * 2, period)
     how, ranking = find_nearest(Nearest(k, "l.t - r.t")), Ranking(k, Domain.INT, True, True)
     return VersionsSpec(TwoStreamSpec(unit, model), how, ranking)
+
+
+def make_counting_spec(model: Model, span: int | None, keep_unmatched: bool = False) -> VersionsSpec:
+    """Make the spec of a join with versions that have an order, and may say that their key has no row."""
+    spec = make_spec(model, 1, 0, span)
+    left, right = spec.join.unit.condition.sides
+    right = replace(right, computed=(RANKED, VERSION_ORDER, VERSION_GONE))
+    condition = replace(spec.join.unit.condition, sides=(left, right))
+    how = find_nearest(Nearest(1, "l.t - r.t", keep_unmatched))
+    unit = replace(spec.join.unit, condition=condition)
+    return VersionsSpec(TwoStreamSpec(unit, model), how, spec.ranking)
+
+
+class Version(NamedTuple):
+    """A version, which its number orders among those of its time."""
+
+    number: int
+    time: int
+    key: int
+    is_gone: bool
+
+
+def make_versions(rows: list[Version]) -> pa.RecordBatch | None:
+    batch = make_batch([row[:3] for row in rows])
+    if batch is None:
+        return None
+    gone = pa.array([row.is_gone for row in rows])
+    return batch.append_column(VERSION_ORDER, batch.column("id")).append_column(VERSION_GONE, gone)
+
+
+def find_version(row: Row, versions: list[Version], span: int | None) -> int | None:
+    """Find the number of the version that is valid at the time of an event; None if there is none."""
+    _, time, key = row
+    longest = 10**9 if span is None else span
+    found = [one for one in versions if one.key == key and 0 <= time - one.time <= longest]
+    last = max(found, key=lambda one: (one.time, one.number), default=None)
+    return None if last is None or last.is_gone else last.number
+
+
+BY_KEY = Matrix(2, 2, subgroups=2, routing="hash")
+
+
+@pytest.mark.parametrize(
+    ("model", "span", "is_searched"),
+    [
+        (Matrix(2, 1), None, False),
+        (BY_KEY, 40, True),
+        *(
+            pytest.param(model, span, is_searched, marks=pytest.mark.slow)
+            for model in (Matrix(2, 1), BY_KEY)
+            for span in (None, 40)
+            for is_searched in (False, True)
+        ),
+    ],
+)
+def test_one_version_of_a_time_counts_and_a_deleted_one_is_no_partner(
+    model: Model, span: int | None, is_searched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "FORGET_ROWS", 20)
+    monkeypatch.setattr(nearest, "cost_more", lambda *_: is_searched)
+    monkeypatch.setattr(best_partners, "PRUNE_ROWS", 10)
+    chance, run = random.Random(3), LocalRun(make_counting_spec(model, span, keep_unmatched=True))
+    found, expected = dict[int, int | None](), dict[int, int | None]()
+    events, versions = list[Row](), list[Version]()
+    watermark: int | None = None
+    late: int | None = None
+    number, held = 0, []
+    for epoch in range(30):
+        new: tuple[list[Row], list[Version]] = ([], [])
+        for _ in range(6):
+            number += 1
+            new[0].append((number, max(1, 6 * epoch - chance.randrange(15)), chance.randrange(N_KEYS)))
+        for _ in range(20):
+            number += 1
+            # After a while, some keys have no rows any more.
+            key = chance.randrange(N_KEYS * 10) if epoch < 20 else chance.randrange(N_KEYS)
+            gone = chance.random() < 0.3 or (epoch > 15 and key >= N_KEYS)
+            new[1].append(Version(number, max(1, 6 * epoch - chance.randrange(15)), key, gone))
+        events += [row for row in new[0] if late is None or row[1] > late]
+        versions += [row for row in new[1] if late is None or row.time > late]
+        watermark = max(watermark or 0, 6 * epoch - chance.randrange(10, 20))
+        chance.shuffle(new[1])
+        for columns in run.epoch([make_batch(new[0]), make_versions(new[1])], watermark):
+            for event, version in zip(columns[0].to_pylist(), columns[3].to_pylist(), strict=True):
+                assert event not in found
+                found[event] = version
+        late = watermark
+        held.append(sum(counters.held for counters in run.counters))
+        expected = {row[0]: find_version(row, versions, span) for row in events if row[1] <= watermark}
+        assert found == expected
+    assert len(expected) > 100
+    assert len(set(expected.values())) > 30
+    assert None in expected.values()
+    assert max(held[20:]) < 350
+
+
+def test_a_key_without_a_row_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest, "FORGET_ROWS", 0)
+    run = LocalRun(make_counting_spec(Matrix(1, 1), None))
+    [*run.epoch([None, make_versions([Version(1, 5, 0, False), Version(2, 6, 1, False)])], 5)]
+    gone = [Version(3, 7, 0, True), Version(5, 8, 1, True), Version(4, 8, 1, False)]
+    [*run.epoch([None, make_versions(gone)], 20)]
+    # Of key 0 nothing is left. The last version of key 1 at 8 is the deleted one, by its order.
+    assert sum(counters.held for counters in run.counters) == 0
+    found = [*run.epoch([make_batch([(9, 25, 0), (10, 25, 1)]), None], 30)]
+    assert not found
 
 
 def make_batch(rows: list[Row]) -> pa.RecordBatch | None:

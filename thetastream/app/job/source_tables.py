@@ -23,7 +23,7 @@ from thetastream.conditions import tokenize
 from thetastream.conditions.refused import find_varying
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
-from thetastream.joins.changes import DEBEZIUM, UPSERT
+from thetastream.joins.changes import DEBEZIUM
 from thetastream.spark.changes import OF_COMMITS
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
@@ -193,10 +193,11 @@ def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[
 def _find_varying_columns(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
     """Yield an error for each selected column of changes that may differ between an insert and its delete.
 
-    Rows of upserts are no changes yet when columns are selected.
+    Rows of other formats are no changes yet when columns are selected.
     """
     changes, select = table.get("changes"), table.get("select")
-    if not isinstance(changes, dict) or changes.get("format") == UPSERT or not isinstance(select, list):
+    has_changes = isinstance(changes, dict) and changes.get("format") in (None, DEBEZIUM)
+    if not has_changes or not isinstance(select, list):
         return
     for text in select:
         for token, condition in find_varying(tokenize(str(text))):

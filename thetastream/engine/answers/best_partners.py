@@ -6,10 +6,13 @@ Pages are those of open tuples: a page has the partners of ``PAGE`` consecutive 
 
 If right tuples may be deleted, a partner that is not among the best may be so later. Then all partners are
 kept with their signs until their left tuple is decided, apart from those that cancel each other.
+
+If right tuples are versions, one of the nearest is the partner: the last one by its order. If it says that
+its key has no row any more, the left tuple has no partner.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +24,7 @@ from thetastream.core.cancellation import find_net, net_matches
 from thetastream.core.columns import KEY, SIGN, TUPLE
 from thetastream.core.how import select_nearest
 from thetastream.core.keys import Int64s
+from thetastream.core.versions import are_gone, select_last
 from thetastream.engine.answers.open_tuples import PAGE, Mask
 from thetastream.engine.store.probing import BYTES_AT_ONCE
 from thetastream.engine.store.segment import SegmentStore
@@ -41,12 +45,21 @@ class BestState:
 class BestPartners:
     """The best partners of the undecided tuples of a unit.
 
-    ``has_deletes`` says whether partners have a sign, because right tuples may be deleted.
+    ``has_deletes`` says whether partners have a sign, because right tuples may be deleted. ``versions`` are
+    the columns of partners that say which versions count, if partners are versions.
     """
 
-    def __init__(self, k: int, state: BestState, store: SegmentStore, has_deletes: bool = False) -> None:
+    def __init__(
+        self,
+        k: int,
+        state: BestState,
+        store: SegmentStore,
+        has_deletes: bool = False,
+        versions: Sequence[str] = (),
+    ) -> None:
         self._k = k
         self._has_deletes = has_deletes
+        self._versions = versions
         self._store = store
         self._pages = {page: (name, n_rows) for page, name, n_rows in state.pages}
         self._new: list[pa.RecordBatch] = []
@@ -96,6 +109,8 @@ class BestPartners:
                 found = block.take(np.flatnonzero(is_due))
                 if self._has_deletes:
                     found = self._choose_inserted(found)
+                if self._versions:
+                    found = found.take(np.flatnonzero(~are_gone(found))).drop_columns(self._versions)
                 at = order[np.searchsorted(numbers[order], found.column(TUPLE).to_numpy())]
                 self._write(page, block.take(np.flatnonzero(~is_due)))
                 yield at, found.drop_columns([TUPLE, KEY])
@@ -113,7 +128,10 @@ class BestPartners:
 
     def _choose(self, block: pa.RecordBatch) -> pa.RecordBatch:
         numbers, keys = (block.column(name).to_numpy() for name in (TUPLE, KEY))
-        return block.take(select_nearest(numbers, keys, self._k))
+        nearest = block.take(select_nearest(numbers, keys, self._k))
+        if not self._versions:
+            return nearest
+        return nearest.take(select_last(nearest.column(TUPLE).to_numpy(), nearest))
 
     def _read(self, page: int) -> pa.RecordBatch | None:
         found = self._pages.get(page)

@@ -15,7 +15,9 @@ searched, wherever a sample says that tuples have many partners:
 
 *Versions.* In an as-of join, a right tuple is a version of its keys, and the latest one before a left tuple
 is its partner. Later left tuples are after the watermark w. So of the versions of a key at or before w, they
-need the latest k only, and the unit drops the others when they are many.
+need the latest k only, and the unit drops the others when they are many. If the stream says which versions
+count (``SideSpec.version_columns``), a tuple has one partner at most, and the last version of a key may say
+that the key has no row any more.
 """
 
 from collections.abc import Iterable, Iterator
@@ -90,7 +92,13 @@ class NearestUnit(AnsweringUnit):
         plan = self._spec.plans[Side.RIGHT]
         can_order = self._spec.counts is None and not self._signed[Side.RIGHT] and can_search(plan)
         self._ordered = ranking.ordered if can_order else None
-        self._best = BestPartners(ranking.k, state.best, store, self._signed[Side.RIGHT])
+        self._best = BestPartners(
+            ranking.k,
+            state.best,
+            store,
+            self._signed[Side.RIGHT],
+            self._spec.condition.sides[Side.RIGHT].version_columns,
+        )
 
     def _counts_partners(self, side: Side) -> bool:
         return False  # the partners are kept
@@ -169,7 +177,8 @@ class NearestUnit(AnsweringUnit):
         self.counters.matched += len(keys)
         numbers = left.column(TUPLE).to_numpy()[left_rows]
         self._open[Side.LEFT].close(numbers)
-        columns = [*self._spec.condition.sides[Side.RIGHT].columns, *[SIGN] * self._signed[Side.RIGHT]]
+        side = self._spec.condition.sides[Side.RIGHT]
+        columns = [*side.columns, *[SIGN] * side.has_deletes, *side.version_columns]
         self._best.add(numbers, keys, right.select(columns), right_rows)
 
     def _match(
@@ -215,7 +224,8 @@ class NearestUnit(AnsweringUnit):
         until_us = clock.watermark_us - int(condition.window.low.delta)
         keys = [locate_key_column(equality.right) for equality in condition.equalities]
         same = [right for _, right in condition.same]
-        n_dropped = index.drop_replaced(keys, same, until_us, self._ranking.k)
+        has_versions = bool(condition.sides[Side.RIGHT].version_columns)
+        n_dropped = index.drop_replaced(keys, same, until_us, self._ranking.k, has_versions)
         self.counters.expired += n_dropped
         self._n_kept = n_held - n_dropped
 

@@ -38,6 +38,7 @@ from thetastream.core.cancellation import (
 from thetastream.core.columns import TUPLE
 from thetastream.core.how import select_nearest
 from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.versions import are_gone, select_last
 from thetastream.engine.store.box import IndexPlan, StoredStream
 from thetastream.engine.store.probing import Candidates, probe_segments
 from thetastream.engine.store.run import Run, build
@@ -252,7 +253,9 @@ class ChainedIndex:
             n_dropped += self._keep(meta, run, choose(run.payload))
         return n_dropped
 
-    def drop_replaced(self, keys: Sequence[int], same: Sequence[str], until_us: int, k: int) -> int:
+    def drop_replaced(
+        self, keys: Sequence[int], same: Sequence[str], until_us: int, k: int, has_versions: bool = False
+    ) -> int:
         """Drop the tuples at or before ``until_us`` of which ``k`` later ones are there too, with equal keys.
 
         Parameters
@@ -265,6 +268,9 @@ class ChainedIndex:
             An event time in microseconds.
         k : int
             How many of the latest tuples of a key are kept, with those that have the time of the last one.
+        has_versions : bool
+            Whether tuples are versions. Then the last one of a time is kept, and none of a key that has no
+            row any more.
 
         Returns
         -------
@@ -279,7 +285,13 @@ class ChainedIndex:
         old = np.flatnonzero(rows[:, 0] <= until_us)
         is_kept = np.ones(len(rows), dtype=np.bool_)
         is_kept[old] = False
-        is_kept[old[select_nearest(groups[old], -rows[old, 0], k)]] = True
+        latest = old[select_nearest(groups[old], -rows[old, 0], k)]
+        if has_versions:
+            names = self._plan.condition.sides[self._plan.stored].version_columns
+            versions = concat([run.payload.select(names) for _, run in runs]).take(latest)
+            last = select_last(groups[latest], versions)
+            latest = latest[last[~are_gone(versions)[last]]]
+        is_kept[latest] = True
         ends = np.cumsum([run.n_rows for _, run in runs])
         parts = np.split(is_kept, ends[:-1])
         return sum(self._keep(meta, run, mine) for (meta, run), mine in zip(runs, parts, strict=True))

@@ -56,6 +56,13 @@ def identify_two_streams(
         WINDOW: _identify_window(plan),
         MODEL: identify_model(model, reading),
     }
+    if plan.versions is not None:
+        rule, alias = plan.versions, plan.sides[1].alias
+        words = [f"by {', '.join(rule.key)}"]
+        words += [] if rule.sequence is None else [f"ordered by {rule.sequence}"]
+        words += [] if rule.deleted is None else [f"deleted if {rule.deleted}"]
+        counting = json.dumps([sorted(rule.key), rule.sequence, rule.deleted])
+        parts[f"the versions of {alias!r}"] = Part(counting, ", ".join(words))
     if not plan.how.is_inner:
         parts["the kind of join"] = Part(plan.how.name, plan.how.name)
     if order is not None:

@@ -14,7 +14,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import HOWS, INNER, How, Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
-from thetastream.families.changes import find_changes_problems
+from thetastream.families.changes import find_changes_problems, find_versions_problems
 from thetastream.families.options import GivenOptions, JoinOptions, Options, read_options
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
@@ -141,7 +141,7 @@ def read_request(
         keeps_spark_join=keeps_spark_join,
         shown=shown,
     )
-    return request.with_problems(find_changes_problems(request))
+    return request.with_problems([*find_changes_problems(request), *find_versions_problems(request)])
 
 
 def _read_archive_period(chosen: Options, catalyst: Catalyst) -> tuple[int | None, list[QueryError]]:

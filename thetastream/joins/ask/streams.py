@@ -20,9 +20,10 @@ from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
 from thetastream.spark.arguments import is_frame, is_pandas_frame
-from thetastream.spark.changes import drop_change_type, find_change_type, read_rules
+from thetastream.spark.changes import find_change_type, keep_row_columns, read_rules
 from thetastream.spark.event_time import count_watermarks, list_dropping, list_marked
 from thetastream.spark.pipelines import refuse_query_function
+from thetastream.spark.row_versions import find_version_rule
 from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
 from thetastream.spark.tables.declared import add_end
@@ -177,12 +178,13 @@ def read_streams(
     the event time are sent too. All columns of an alias without an entry are sent.
     """
     spark = next(iter(streams.values())).sparkSession
-    changes, schemas = {}, {}
+    changes, versions, schemas = {}, {}, {}
     for alias, frame in streams.items():
         changes[alias] = find_change_type(f"stream {alias!r}", frame)
         if changes[alias] is not None:
             refuse_varying_columns(frame, alias)
-        schemas[alias] = drop_change_type(frame.schema)
+        versions[alias] = find_version_rule(f"stream {alias!r}", frame)
+        schemas[alias] = keep_row_columns(frame.schema)
     ignores_case = not is_case_sensitive(spark)
     raise_problems(
         [one for alias, schema in schemas.items() for one in _find_duplicates(alias, schema, ignores_case)]
@@ -195,7 +197,13 @@ def read_streams(
     for alias, frame in streams.items():
         schema = schemas[alias]
         types = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
-        stream = Stream(alias, types, is_streaming=frame.isStreaming, change_type=changes[alias])
+        stream = Stream(
+            alias,
+            types,
+            is_streaming=frame.isStreaming,
+            change_type=changes[alias],
+            versions=versions[alias],
+        )
         if changes[alias] is not None:
             stream = replace(stream, rules=read_rules(frame.schema))
         taken = sum(len(known.carried) for known in inputs)

@@ -92,9 +92,9 @@ def plan_batch_lookup(request: JoinRequest, frames: Mapping[str, DataFrame]) -> 
     """
     how, given = request.how, request.streams
     has_batches = len(given) == 2 and not any(stream.is_streaming for stream in given)
-    has_deletes = any(stream.change_type is not None for stream in given)
+    has_changes = any(stream.change_type is not None or stream.versions is not None for stream in given)
     if (
-        has_deletes
+        has_changes
         or not has_batches
         or request.keeps_spark_join
         or request.problems
