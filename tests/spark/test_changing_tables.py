@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from thetastream.runtime.opened_table import OpenedTable
 from thetastream.runtime.table_versions import Version
-from thetastream.spark.tables import stage
+from thetastream.spark.tables import cuts
 from thetastream.spark.tables.stage import stage_rows
 
 ON = "a.x >= t.low AND a.x < t.high"
@@ -305,7 +306,7 @@ def test_a_large_table_is_cut_by_ranges_that_stay(
     place = (*plan.access.group, *plan.access.ranges)[0]
 
     def find_spans(version: Version) -> list[tuple[int, int]]:
-        runs = staging.folder.open(version, plan, pa.schema([])).runs
+        runs = OpenedTable(staging.folder, version, plan, pa.schema([])).open_all().runs
         assert sum(run.n_rows for run in runs) == 1000
         return sorted((int(run.rows[:, place].min()), int(run.rows[:, place].max())) for run in runs)
 
@@ -315,8 +316,8 @@ def test_a_large_table_is_cut_by_ranges_that_stay(
     whole = find_spans(stage_version(rows))
     assert len(whole) > 1
     assert all(later[0] < earlier[1] for earlier, later in pairwise(whole))
-    monkeypatch.setattr(stage, "CUT_BYTES", 0)
-    monkeypatch.setattr(stage, "RANGE_BYTES", 2000)
+    monkeypatch.setattr(cuts, "CUT_BYTES", 0)
+    monkeypatch.setattr(cuts, "RANGE_BYTES", 2000)
     first = stage_version(rows)
     cut = find_spans(first)
     assert len(cut) > 4

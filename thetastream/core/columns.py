@@ -27,6 +27,7 @@ A *block* is an Arrow record batch of tuples. Its columns are
     earliest, latest interval of event times in which the partners of a partial result lie
     number           number of a right tuple among all right tuples, on the handshake chain
     first, end       interval of these numbers that a left tuple still has to meet, on the handshake chain
+    partition        where a tuple is looked up, if a table is larger than the cache of a host
 
 A block travels as one binary value of a *row of the exchange*.
 
@@ -67,6 +68,7 @@ PRESENT = "present", "present_too"
 the second."""
 NUMBER = "number"
 FIRST, END = "first", "end"
+PARTITION = "partition"
 
 PUNCTUATION = "punctuation"
 """Column of the batches that routers read, if rows of the stream may be punctuations. It is NULL for a tuple.

@@ -23,7 +23,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.engine.matching import Residual
-from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows
+from thetastream.engine.store.box import Box, IndexPlan, build_box, encode_key_rows
 from thetastream.engine.store.probing import BYTES_AT_ONCE, probe_segments
 from thetastream.engine.store.ranked_run import SEARCHED, RankedRun, can_search, cost_more
 from thetastream.engine.store.run import Run
@@ -50,6 +50,11 @@ class Lookup:
         """The side of the tuples. The table is the other side."""
         return self.plan.stored.other
 
+    def build_boxes(self, batch: pa.RecordBatch) -> Box:
+        """Build the boxes of the tuples that pass the filters of their stream."""
+        probing, _ = select_passing(batch)
+        return build_box(self.plan, encode_key_rows(self.side, self.plan.condition, probing))
+
     def answer(self, batch: pa.RecordBatch, runs: "TableRuns", first: int = 0) -> Iterator[list[pa.Array]]:
         """Yield the columns of results for tuples of the stream.
 
@@ -69,7 +74,7 @@ class Lookup:
         if self.candidates is not None:
             yield from self._propose(batch, runs, self.candidates, first)
             return
-        probing, places = _select_passing(batch)
+        probing, places = select_passing(batch)
         is_matched = np.zeros(batch.num_rows, dtype=np.bool_)
         find = self._find if self.ranking is None else self._find_nearest
         for found, partner, stored in find(probing, runs):
@@ -85,7 +90,7 @@ class Lookup:
         self, batch: pa.RecordBatch, runs: "TableRuns", columns: CandidateColumns, first: int
     ) -> Iterator[list[pa.Array]]:
         """Yield candidate pairs, each with the number of its tuple in the task, and then the tuples."""
-        probing, places = _select_passing(batch)
+        probing, places = select_passing(batch)
         has_pair = np.zeros(batch.num_rows, dtype=np.bool_)
         for found, partner, stored in self._find(probing, runs):
             has_pair[places[found]] = True
@@ -174,7 +179,7 @@ class Lookup:
         return [*mine, *nothing] if self.side is Side.LEFT else [*nothing, *mine]
 
 
-def _select_passing(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
+def select_passing(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
     """Return the tuples that pass the filters, and their places in the batch."""
     every = np.arange(batch.num_rows)
     if PASSES not in batch.schema.names:

@@ -17,7 +17,7 @@ from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Query, Resolver, Stream
 from thetastream.lowering.report import format_index
 from thetastream.lowering.selectivity import find_aliases
-from thetastream.runtime.table_runs import LookupFlow
+from thetastream.runtime.lookup_steps import LookupFlow
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, cast,
 from thetastream.core.arguments import describe_given, read_path
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.core.shed import Shed
-from thetastream.core.spans import Duration
+from thetastream.core.spans import Duration, parse_nbytes
 from thetastream.engine.order import OrderOption
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.lowering.statistics import Statistics
@@ -102,6 +102,14 @@ def _read_most_units(value: object, name: str) -> int:
         what = f"{name} must be a number from 1 to {MOST_UNITS}"
         raise QueryError("MAX_UNITS", f"{what}, not {describe_given(value)}")
     return value
+
+
+def _read_bytes(value: object, name: str) -> int:
+    nbytes = parse_nbytes(value)
+    if nbytes is None:
+        what = f'{name} must be a positive number of bytes, as in "20 GB"'
+        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")
+    return nbytes
 
 
 def _read_shed(value: object, name: str) -> Shed:
@@ -217,7 +225,17 @@ class ScalingOptions(StreamOptions, total=False):
 
 
 class RunOptions(ScalingOptions, total=False):
-    """Options of a join that may have many units, and that may drop tuples."""
+    """Options of a join that may have many units, that may drop tuples, and that may have tables."""
+
+    table_cache: Annotated[
+        int | str | None,
+        Option(
+            'The most bytes of staged tables that a host copies into its cache, as in `"50 GB"`. If a table '
+            "is larger, tuples are divided among tasks that need a part of it each.",
+            "20 GB",
+            _read_bytes,
+        ),
+    ]
 
     objective: Annotated[
         Objective | None,

@@ -1,4 +1,4 @@
-"""The staged rows of tables: files of runs in a folder, and the step that looks tuples up in them.
+"""The staged rows of tables: files of runs in a folder that all workers reach.
 
     runs/<digest>-<name>      a run of the index, as the cached file of a segment
     epochs/<join>/of-<run>    which table the join reads while the query runs once
@@ -12,35 +12,28 @@ read one table.
 """
 
 import contextlib
-import fcntl
 import os
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
-from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
 from thetastream.core.blocks import drop_fillers, gather
-from thetastream.core.columns import DECIDED, HASH
+from thetastream.core.columns import HASH
 from thetastream.core.errors import StateError
-from thetastream.core.folder import Folder, hide_secrets, is_uri, make_private
+from thetastream.core.folder import Folder, hide_secrets, is_uri
 from thetastream.core.keys import Int64s
-from thetastream.engine.counters import Counters
-from thetastream.engine.decided_lookup import LookupDecider
-from thetastream.engine.lookup import PROBES_AT_ONCE, Lookup, TableRuns
-from thetastream.engine.store.box import IndexPlan
+from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.engine.store.run import Run, build
-from thetastream.lowering.physical import SidePlan
-from thetastream.runtime.emit import build_counters_batch, count_emitted, gather_batches
-from thetastream.runtime.flow import Output
+from thetastream.engine.table_partitions import find_bounds
+from thetastream.runtime.host_runs import CACHE_BYTES, PARTITIONS_PER_HOST, HostRuns
 from thetastream.runtime.state import segment_cache
-from thetastream.runtime.state.segment_cache import choose_cache_root
 from thetastream.runtime.table_versions import (
     EpochVersion,
     EpochVersions,
@@ -61,9 +54,18 @@ KEPT_UNFINISHED_S = 30 * KEPT_S
 FOLDER = "tables"
 """The name of the folder of staged tables."""
 STAGED = pa.schema(
-    [("run", pa.string()), ("n_rows", pa.int64()), ("nbytes", pa.int64()), ("content", pa.int64())]
+    [
+        ("run", pa.string()),
+        ("n_rows", pa.int64()),
+        ("nbytes", pa.int64()),
+        ("content", pa.int64()),
+        ("bounds", pa.list_(pa.list_(pa.int64()))),
+    ]
 )
-"""What a task returns for each run of its rows. ``content`` is the sum of the hashes of the rows."""
+"""What a task returns for each run of its rows. ``content`` is the sum of the hashes of the rows, and
+``bounds`` has the least and the greatest value of each column of the key rows."""
+STAGED_COLUMNS = "run string, n_rows bigint, nbytes bigint, content bigint, bounds array<array<bigint>>"
+"""The same as Spark writes it."""
 
 
 @dataclass(frozen=True)
@@ -80,32 +82,9 @@ class StagedTable:
     """Whether the program stages later versions by itself (``every=``)."""
     max_age_s: float | None = None
     """The query ends if a new epoch would read rows that were those of the source so long ago."""
-
-
-@dataclass(frozen=True)
-class LookupFlow:
-    """A planned lookup of a stream in a table."""
-
-    name: str
-    """The name of the join in a query. It stays the same when the query starts again."""
-    lookup: Lookup
-    sides: tuple[SidePlan, SidePlan]
-    """How the tuples of the stream, and the rows of the table, become blocks."""
-    output: Output
-    """The columns of results, and those that the user gets."""
-    candidates: Output | None = None
-    """The candidate pairs that leave the lookup, if Spark evaluates a part of the condition behind it, and
-    tuples are answered."""
-
-    @property
-    def table(self) -> SidePlan:
-        """How the rows of the table become blocks."""
-        return self.sides[self.lookup.side.other]
-
-    @property
-    def stream(self) -> SidePlan:
-        """How the tuples of the stream become blocks."""
-        return self.sides[self.lookup.side]
+    n_partitions: int = 1
+    """Tuples are divided into so many partitions before they are looked up. It is 1 if a host has room for a
+    copy of the whole table."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +97,31 @@ class TableFolder:
     root: str
     cache_folder: str | None = None
     """The folder on each host for copies of runs; None means Spark's local directory."""
+    cache_bytes: int = CACHE_BYTES
+    """The most bytes of copies on each host."""
+
+    @property
+    def host(self) -> HostRuns:
+        """The files of runs on this host."""
+        return HostRuns(self._open_folder("runs"), self.has_copies, self.cache_folder, self.cache_bytes)
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether hosts map copies of runs."""
+        return is_uri(self.root)
+
+    def count_partitions(self, nbytes: int, n_tasks: int) -> int:
+        """Count the partitions in which tuples are looked up in a table of so many bytes.
+
+        ``n_tasks`` is the number of tasks of an exchange. The result is 1 if a host has room for the table.
+
+        >>> folder = TableFolder("hdfs://names/shared", cache_bytes=1000)
+        >>> [folder.count_partitions(nbytes, 3) for nbytes in (1000, 1001, 4000)]
+        [1, 9, 32]
+        """
+        if not self.has_copies or nbytes <= self.cache_bytes:
+            return 1
+        return max(n_tasks, -(-PARTITIONS_PER_HOST * nbytes // self.cache_bytes))
 
     def make_staging_step(
         self, plan: IndexPlan, read_task: ReadTask, before: Collection[str] = ()
@@ -130,7 +134,7 @@ class TableFolder:
         known = {name.partition("-")[0]: name for name in before if "-" in name}
 
         def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
-            make_private(self._folder_of_host)
+            self.host.make_folder()
             if read_task().partition == 0:
                 self.sweep()
             for block in gather(map(drop_fillers, batches), RUN_ROWS, RUN_BYTES, RUN_BYTES):
@@ -152,21 +156,12 @@ class TableFolder:
             digest = blake2b(np.sort(hashes).tobytes(), digest_size=16).hexdigest()
             name, content = f"{digest}-{name[:8]}", int(hashes.sum())
             name = known.get(digest, name)
-        runs = self._open_folder("runs")
-        if not _mark_used(runs, name):
-            self._write_run(plan, rows, runs, name)
-        nbytes = runs.filesystem.get_file_info(runs.locate(name)).size
+        host, keys = self.host, encode_key_rows(plan.stored, plan.condition, rows)
+        if not _mark_used(host.shared, name):
+            _write_run(host, name, build(plan, rows, keys), plan)
+        nbytes = host.shared.filesystem.get_file_info(host.shared.locate(name)).size
         found = {"run": name, "n_rows": rows.num_rows, "nbytes": nbytes, "content": content}
-        return pa.RecordBatch.from_pylist([found], schema=STAGED)
-
-    def _write_run(self, plan: IndexPlan, rows: pa.RecordBatch, runs: Folder, name: str) -> None:
-        path = self._folder_of_host / name
-        segment_cache.save(path, build(plan, rows), plan)
-        if not path.exists():
-            what = f"the rows of a table must be staged in {path.parent}, and its disk refuses them"
-            raise StateError("TABLE_FOLDER", f"{what}; make room there, or name another mailbox=")
-        if is_uri(self.root):
-            runs.write(name, path.read_bytes())
+        return pa.RecordBatch.from_pylist([{**found, "bounds": find_bounds(keys)}], schema=STAGED)
 
     def open_versions(self, name: str) -> TableVersions:
         """Open the versions of a table."""
@@ -243,25 +238,6 @@ class TableFolder:
             return set(version.runs) <= runs.list_files().keys()
         return all(_mark_used(runs, name) for name in version.runs)
 
-    def open(
-        self, version: Version, plan: IndexPlan, payload: pa.Schema, opened: Mapping[str, Run] | None = None
-    ) -> TableRuns:
-        """Map the runs of a version, except those that are open already.
-
-        Raises
-        ------
-        StateError
-            TABLE_MISSING if a run is not there any more, or is damaged.
-        """
-        known = opened or {}
-        try:
-            runs = [known.get(name) or self._load(name, plan) for name in version.runs]
-            return TableRuns(runs, payload)
-        except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-            what = f"an epoch reads {version} of a table, which is not in {hide_secrets(self.root)} any more"
-            hint = "restore the folder, or start the query with a new checkpoint"
-            raise StateError("TABLE_MISSING", f"{what} ({error}); {hint}") from error
-
     def drop_replaced(self, name: str, keep: int) -> None:
         """Remove versions of a table that newer ones have replaced, and their runs.
 
@@ -306,30 +282,11 @@ class TableFolder:
     def _list_joins(self) -> list[str]:
         return list(self._open_folder("epochs").list_files())
 
-    @property
-    def _folder_of_host(self) -> Path:
-        """The folder in which this host maps runs."""
-        return choose_cache_root(self.cache_folder) if is_uri(self.root) else Path(self.root, FOLDER, "runs")
-
-    def _load(self, name: str, plan: IndexPlan) -> Run:
-        """Map a run on this host, or read it if the disk of this host has no room for a copy."""
-        try:
-            path = self._fetch(name)
-        except OSError as error:
-            data = self._open_folder("runs").read(name)
-            segment_cache.warn_of_cache(self._folder_of_host, error)
-            return segment_cache.read_copy(self._folder_of_host / name, data, plan)
-        return segment_cache.load(path, plan)
-
-    def _fetch(self, name: str) -> Path:
-        """Copy a run to this host, unless it is there. Other workers of the host wait for the copy."""
-        path = self._folder_of_host / name
-        if is_uri(self.root) and not path.exists():
-            make_private(path.parent)
-            with _lock(path):
-                if not path.exists():
-                    Folder(str(path.parent), "").write(name, self._open_folder("runs").read(name))
-        return path
+    def refuse_lost(self, version: Version, error: Exception) -> NoReturn:
+        """Raise TABLE_MISSING, because a run of a version cannot be read."""
+        what = f"an epoch reads {version} of a table, which is not in {hide_secrets(self.root)} any more"
+        hint = "restore the folder, or start the query with a new checkpoint"
+        raise StateError("TABLE_MISSING", f"{what} ({error}); {hint}") from error
 
     def _open_folder(self, name: str) -> SharedFolder:
         folder = SharedFolder(self.root, f"{FOLDER}/{name}")
@@ -346,12 +303,16 @@ def _mark_used(runs: Folder, name: str) -> bool:
     return is_there
 
 
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Wait until no other worker of this host holds the lock of a file."""
-    with path.with_name(f".{path.name}.lock").open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _write_run(host: HostRuns, name: str, run: Run, plan: IndexPlan) -> None:
+    """Write a run into the folder of this host, and from there into the folder that all hosts share."""
+    path = host.folder / name
+    segment_cache.save(path, run, plan)
+    if not path.exists():
+        what = f"the rows of a table must be staged in {path.parent}, and its disk refuses them"
+        raise StateError("TABLE_FOLDER", f"{what}; make room there, or name another mailbox=")
+    if host.has_copies:
+        host.shared.write(name, path.read_bytes())
+        host.make_room(0)
 
 
 def _cut_hashes(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
@@ -400,112 +361,3 @@ def _compare_tables(folder: Folder, run: str, table: str) -> None:
 
 
 _OF_RUN = "of-"
-
-_OPENED: dict[tuple[tuple[str, ...], str, pa.Schema], tuple[float, TableRuns]] = {}
-"""The versions that this process has read last, and when, by their runs, the layout of their index and the
-columns of the table. A version never changes."""
-_OPEN_S = 60.0
-"""A version that nobody has read for so many seconds is closed. It may be large, and its query may have ended
-or read a newer one."""
-
-
-def _open(folder: TableFolder, version: Version, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
-    layout, now = segment_cache.describe_layout(plan), time.monotonic()
-    key = version.runs, layout, payload
-    for other in [one for one, (read_s, _) in _OPENED.items() if one != key and now - read_s > _OPEN_S]:
-        del _OPENED[other]
-    if key not in _OPENED:
-        opened = {
-            name: run
-            for (names, *others), (_, runs) in _OPENED.items()
-            if others == [layout, payload]
-            for name, run in zip(names, runs.runs, strict=True)
-        }
-        _OPENED[key] = now, folder.open(version, plan, payload, opened)
-    runs = _OPENED[key][1]
-    _OPENED[key] = now, runs
-    return runs
-
-
-@dataclass
-class LookupCounters(Counters):
-    """The work of a task that looks tuples up. Nothing crosses an exchange, and nothing is stored."""
-
-    tables: dict[str, dict[str, object]] = field(default_factory=dict)
-    """By alias, the version of the table that the task read."""
-
-    def read_table(self, chosen: EpochVersion) -> None:
-        """Count a table."""
-        self.tables[chosen.alias] = {
-            "version": chosen.version.number,
-            "rows": chosen.version.n_rows,
-            "bytes": chosen.version.nbytes,
-            "staged_s": chosen.version.staged_s,
-            "age_s": round(max(0.0, time.time() - chosen.fresh_s), 3),
-            "refused": chosen.refused,
-        }
-
-
-def make_lookup_step(
-    flow: LookupFlow,
-    folder: TableFolder,
-    own: StagedTable,
-    payload: pa.Schema,
-    results: pa.Schema,
-    *,
-    read_task: ReadTask,
-) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Make the step that looks tuples of a stream up in a table.
-
-    The last row that a task returns has its counters.
-
-    Parameters
-    ----------
-    flow : LookupFlow
-    folder : TableFolder
-    own : StagedTable
-        The table as it was when the query was built.
-    payload, results : pyarrow.Schema
-        The columns of the table, and those of results, of which the last one has counters.
-    read_task : callable
-        Reads the facts of the Spark task that runs the step.
-    """
-
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        tuples = gather(map(drop_fillers, batches), PROBES_AT_ONCE)
-        first = next(tuples, None)
-        if first is None:
-            return
-        task, counters = read_task(), LookupCounters()
-        chosen = folder.choose_version(task, flow.name, flow.table.alias, own)
-        counters.read_table(chosen)
-        runs = _open(folder, chosen.version, flow.lookup.plan, payload)
-        for batch in chain([first], tuples):
-            pieces = count_emitted(flow.lookup.answer(batch, runs, counters.probed), counters)
-            counters.probed += batch.num_rows
-            for found in gather_batches(pieces, results):
-                has_tuples = flow.candidates is not None
-                counters.matched += found.column(DECIDED).null_count if has_tuples else found.num_rows
-                yield found
-        yield build_counters_batch(task.partition, counters, results)
-
-    return run
-
-
-def make_deciding_step(flow: LookupFlow, results: pa.Schema) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Make the step that answers tuples, from the candidate rows that Spark has left.
-
-    Parameters
-    ----------
-    flow : LookupFlow
-        One with candidates.
-    results : pyarrow.Schema
-        The columns of results.
-    """
-
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        decider = LookupDecider(flow.lookup)
-        pieces = (columns for rows in map(drop_fillers, batches) for columns in decider.answer(rows))
-        return gather_batches(pieces, results)
-
-    return run

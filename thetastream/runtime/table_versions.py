@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from thetastream.core.folder import Folder
 from thetastream.core.records import decode, encode
+from thetastream.engine.table_partitions import RunExtent
 from thetastream.results.version_log import connect
 
 KEPT_EPOCHS = 64
@@ -44,6 +45,10 @@ class Version:
     """When it was staged, in seconds since 1970."""
     content: str | None = None
     """Two versions with the same text have the same rows. None if Spark cannot hash the rows."""
+    extents: tuple[RunExtent, ...] = ()
+    """How large each run is, and where its rows lie."""
+    layout: str = ""
+    """The name of the index of the runs, which says what the columns of the extents are."""
     cuts: tuple[str, ...] = ()
     """The values of the first key at which its rows are cut into ranges, in ascending order, as Spark writes
     them. Empty if its rows are not cut."""

@@ -19,7 +19,7 @@ from thetastream.engine import decided_lookup
 from thetastream.engine.lookup import TableRuns
 from thetastream.engine.store.run import build
 from thetastream.families.lookups import LookupPlan, plan_lookup
-from thetastream.runtime.table_runs import LookupFlow, make_deciding_step
+from thetastream.runtime.lookup_steps import LookupFlow, make_deciding_step
 
 ON = "a.k >= b.k AND a.id IN (b.id, 7)"
 BY = "abs(a.x - b.x)"

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,14 +20,19 @@ from thetastream.core.errors import SessionError, StateError
 from thetastream.core.folder import Folder
 from thetastream.core.sides import Side
 from thetastream.engine.lookup import TableRuns
-from thetastream.runtime import table_runs
+from thetastream.engine.store.run import Run
+from thetastream.engine.table_partitions import RunExtent
+from thetastream.runtime import opened_table
 from thetastream.runtime.emit import COUNTERS
+from thetastream.runtime.host_runs import HostRuns
+from thetastream.runtime.lookup_steps import make_lookup_step
+from thetastream.runtime.opened_table import OpenedTable, name_layout, open_table
+from thetastream.runtime.state import segment_cache
 from thetastream.runtime.table_runs import (
     KEPT_S,
     KEPT_UNFINISHED_S,
     StagedTable,
     TableFolder,
-    make_lookup_step,
 )
 from thetastream.runtime.table_versions import (
     KEPT_EPOCHS,
@@ -64,11 +70,18 @@ def in_epoch(number: int, run: str | None = "first run") -> TaskFacts:
 def stage_version(folder: TableFolder, rows: list[tuple[int, int, int]]) -> Version:
     """Stage rows as a version, in two parts."""
     step = folder.make_staging_step(FLOW.lookup.plan, TaskFacts)
-    names = []
+    found = []
     for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
         for batch in step([make_block(SIDE, part, True)]):
-            names += batch.column("run").to_pylist()
-    return Version(NEW, tuple(names), len(rows), 100, time.time(), f"{rows}")
+            found += batch.to_pylist()
+    names = tuple(row["run"] for row in found)
+    extents = tuple(RunExtent(row["nbytes"], tuple(map(tuple, row["bounds"]))) for row in found)
+    layout = name_layout(FLOW.lookup.plan)
+    return Version(NEW, names, len(rows), 100, time.time(), f"{rows}", extents, layout)
+
+
+def open_all(folder: TableFolder, version: Version) -> TableRuns:
+    return OpenedTable(folder, version, FLOW.lookup.plan, PAYLOAD).open_all()
 
 
 def stage(folder: TableFolder, rows: list[tuple[int, int, int]], table: str = "t") -> StagedTable:
@@ -91,9 +104,9 @@ PAYLOAD = pa.schema([make_block(SIDE, TABLE, True).schema.field(one.block_column
 
 
 def test_a_version_has_the_rows_that_were_staged(folder: TableFolder) -> None:
-    opened = folder.open(stage(folder, TABLE).version, FLOW.lookup.plan, PAYLOAD)
+    opened = open_all(folder, stage(folder, TABLE).version)
     assert sum(meta.n_rows for meta in opened.segments) == len(TABLE)
-    assert folder.open(stage(folder, []).version, FLOW.lookup.plan, PAYLOAD).segments == []
+    assert open_all(folder, stage(folder, []).version).segments == []
 
 
 def test_an_epoch_that_runs_again_reads_the_version_that_it_read_before(folder: TableFolder) -> None:
@@ -184,29 +197,32 @@ def test_a_version_that_nobody_reads_any_more_is_closed(
     folder: TableFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = stage(folder, TABLE), stage(folder, TABLE[:4])
-    opened: list[Version] = []
-    open_version = TableFolder.open
+    loaded: list[str] = []
+    load = HostRuns.load
 
-    def count_and_open(self: TableFolder, version: Version, *more: Any) -> TableRuns:
-        opened.append(version)
-        return open_version(self, version, *more)
+    def count_and_load(self: HostRuns, name: str, *more: Any) -> Run:
+        loaded.append(name)
+        return load(self, name, *more)
 
-    monkeypatch.setattr(TableFolder, "open", count_and_open)
-    monkeypatch.setattr(table_runs, "_OPENED", {})
+    monkeypatch.setattr(HostRuns, "load", count_and_load)
+    monkeypatch.setattr(opened_table, "_OPENED", {})
     for staged in (first, second, first, second):
         assert run_step("left", folder, staged, PAYLOAD)
-    assert opened == [first.version, second.version]
-    monkeypatch.setattr(table_runs, "_OPEN_S", 0)
+    assert sorted(loaded) == sorted([*first.version.runs, *second.version.runs])
+    monkeypatch.setattr(opened_table, "_OPEN_S", 0)
+    loaded.clear()
     for staged in (first, first, second):
         assert run_step("left", folder, staged, PAYLOAD)
     # The first one is still open, and closes when the second one is read.
-    assert opened == [first.version, second.version, second.version]
-    assert len(table_runs._OPENED) == 1
+    assert sorted(loaded) == sorted(second.version.runs)
+    assert len(opened_table._OPENED) == 1
 
 
 def test_only_this_user_may_change_staged_rows(folder: TableFolder) -> None:
-    runs = folder._folder_of_host
-    runs.parent.mkdir(parents=True)
+    runs = folder.host.folder
+    runs.parent.mkdir(parents=True, exist_ok=True)
+    if runs.exists():
+        runs.rmdir()
     runs.symlink_to(runs.parent)
     with pytest.raises(SessionError, match="UNSAFE_FOLDER"):
         stage(folder, TABLE)
@@ -217,7 +233,7 @@ def test_only_this_user_may_change_staged_rows(folder: TableFolder) -> None:
 
 def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> None:
     with pytest.raises(StateError, match=r"\[TABLE_MISSING\].*No such file"):
-        folder.open(Version(1, ("nothing",), 1, 1, 0.0), FLOW.lookup.plan, PAYLOAD)
+        open_all(folder, Version(1, ("nothing",), 1, 1, 0.0))
     version = stage(folder, TABLE).version
     for name, run in list_shared(folder, "runs").items():
         data = bytearray(run.read_bytes())
@@ -226,10 +242,10 @@ def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> No
         moved.write_bytes(bytes(data))
         moved.rename(run)
         if "://" in folder.root:
-            (folder._folder_of_host / name).unlink()
-    table_runs.segment_cache._KEPT.clear()
+            (folder.host.folder / name).unlink()
+    segment_cache._KEPT.clear()
     with pytest.raises(StateError, match="TABLE_MISSING"):
-        folder.open(version, FLOW.lookup.plan, PAYLOAD)
+        open_all(folder, version)
 
 
 def stage_hashed(folder: TableFolder, parts: list[list[tuple[int, int, int]]], before: Version) -> Version:
@@ -256,7 +272,7 @@ def test_a_version_takes_the_runs_whose_rows_have_not_changed(folder: TableFolde
     found = {name: path.stat().st_ino for name, path in list_shared(folder, "runs").items()}
     assert found == {**written, new: found[new]}
     assert second.content != first.content
-    opened = folder.open(second, FLOW.lookup.plan, PAYLOAD)
+    opened = open_all(folder, second)
     ids = pa.concat_arrays([run.payload.column(PAYLOAD.names[0]) for run in opened.runs]).to_pylist()
     assert sorted(ids) == [row[0] for row in TABLE]
     # Runs that a later version has too stay when the version before goes.
@@ -275,13 +291,14 @@ def test_a_version_takes_the_runs_whose_rows_have_not_changed(folder: TableFolde
 def test_a_worker_opens_the_runs_of_a_new_version_only(
     folder: TableFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_runs, "_OPENED", {})
+    monkeypatch.setattr(opened_table, "_OPENED", {})
     first = stage_hashed(folder, [TABLE[:9], TABLE[9:]], Version(NEW, (), 0, 0, 0.0))
     second = stage_hashed(folder, [TABLE[:9], TABLE[9:20]], first)
-    runs_of = [
-        dict(zip(one.runs, table_runs._open(folder, one, FLOW.lookup.plan, PAYLOAD).runs, strict=True))
-        for one in (first, second)
-    ]
+    runs_of = []
+    for one in (first, second):
+        table = open_table(folder, one, FLOW.lookup.plan, PAYLOAD)
+        table.open_all()
+        runs_of.append(table.runs)
     (name,) = runs_of[0].keys() & runs_of[1].keys()
     assert runs_of[0][name] is runs_of[1][name]
 
@@ -289,7 +306,7 @@ def test_a_worker_opens_the_runs_of_a_new_version_only(
 def test_one_worker_of_a_host_copies_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, copied = TableFolder((tmp_path / "shared").as_uri(), str(tmp_path / "host")), list[str]()
     (name, _) = stage(folder, TABLE).version.runs
-    (folder._folder_of_host / name).unlink()
+    (folder.host.folder / name).unlink()
     write = Folder.write
 
     def count_and_write(self: Folder, name: str, *more: Any, **options: Any) -> None:
@@ -298,7 +315,7 @@ def test_one_worker_of_a_host_copies_a_run(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Folder, "write", count_and_write)
     with ThreadPoolExecutor(8) as pool:
-        (path,) = set(pool.map(lambda _: folder._fetch(name), range(8)))
+        (path,) = set(pool.map(lambda _: folder.host.fetch(name), range(8)))
     assert copied == [name]
     assert path.read_bytes() == list_shared(folder, "runs")[name].read_bytes()
 
@@ -308,24 +325,24 @@ def test_a_host_whose_disk_is_full_reads_the_shared_run(
 ) -> None:
     folder = TableFolder((tmp_path / "shared").as_uri(), str(tmp_path / "host"))
     version = stage(folder, TABLE).version
-    names = {path.name for path in folder._folder_of_host.iterdir()}
+    names = {path.name for path in folder.host.folder.iterdir()}
     for name in names:
-        (folder._folder_of_host / name).unlink()
-    table_runs.segment_cache._KEPT.clear()
+        (folder.host.folder / name).unlink()
+    segment_cache._KEPT.clear()
 
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Folder, "write", refuse)
     with pytest.warns(UserWarning, match=r"takes no files .*No space left.*Results stay exact"):
-        opened = folder.open(version, FLOW.lookup.plan, PAYLOAD)
+        opened = open_all(folder, version)
     assert sum(run.n_rows for run in opened.runs) == len(TABLE)
-    assert not names & {path.name for path in folder._folder_of_host.iterdir()}
+    assert not names & {path.name for path in folder.host.folder.iterdir()}
     # What is damaged is not read from the shared folder either.
     run = list_shared(folder, "runs")[version.runs[0]]
     run.write_bytes(run.read_bytes()[:-9] + b"123456789")
     with pytest.raises(StateError, match="TABLE_MISSING"):
-        folder.open(version, FLOW.lookup.plan, PAYLOAD)
+        open_all(folder, version)
 
 
 def test_old_runs_that_no_epoch_reads_are_removed(folder: TableFolder) -> None:
@@ -444,3 +461,40 @@ def test_tasks_that_do_not_know_their_epoch_do_not_follow_a_table(folder: TableF
     with pytest.raises(StateError, match=r"\[EPOCH_UNKNOWN\].*every= follows"):
         folder.choose_version(TaskFacts(), "join", "b", own)
     assert choose(folder, TaskFacts(), "join", replace(own, is_followed=False)).number == 1
+
+
+def test_a_host_removes_the_copies_that_were_used_least_recently(tmp_path: Path) -> None:
+    staged = TableFolder((tmp_path / "shared").as_uri(), str(tmp_path / "host"))
+    first, second, third = (stage_version(staged, TABLE[n : n + 10]).runs[0] for n in range(3))
+    size = list_shared(staged, "runs")[first].stat().st_size
+    host = replace(staged, cache_folder=str(tmp_path / "another host"), cache_bytes=2 * size).host
+    for name in (first, second):
+        host.fetch(name)
+    age([host.folder / second, host.folder / first], 60)
+    host.mark_used(first)
+    host.fetch(third)
+    assert {path.name for path in host.folder.iterdir() if path.suffix != ".lock"} == {first, third}
+
+
+def test_a_worker_whose_copy_was_removed_reads_the_shared_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of a host with little room remove copies that others have fetched and not yet mapped."""
+    staged = TableFolder((tmp_path / "shared").as_uri(), str(tmp_path / "host"))
+    (name, _) = stage_version(staged, TABLE).runs
+    host = replace(staged, cache_folder=str(tmp_path / "another host")).host
+    segment_cache._KEPT.clear()
+    fetch = HostRuns.fetch
+
+    def fetch_and_remove(self: HostRuns, name: str) -> Path:
+        path = fetch(self, name)
+        path.unlink()
+        return path
+
+    monkeypatch.setattr(HostRuns, "fetch", fetch_and_remove)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert host.load(name, FLOW.lookup.plan).n_rows == len(TABLE) // 2
+    list_shared(staged, "runs")[name].unlink()
+    with pytest.raises(FileNotFoundError):
+        host.load(name, FLOW.lookup.plan)

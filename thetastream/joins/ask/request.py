@@ -82,6 +82,9 @@ def read_request(
         within, model, given, problems = asked.within, asked.model, asked.given, [*problems, *asked.problems]
     elif model == SPARK and len(frames) == len(tables) == 2:
         keeps_spark_join, model = True, None
+    if not tables and "table_cache" in given.of_user:
+        what = "table_cache bounds the copies of tables, and no input is a batch DataFrame"
+        problems.append(QueryError("BAD_VALUE", f"{what}; leave it out"))
     chosen = given.values
     # 2. Read the inputs and the condition.
     shown, found = read_shown(chosen.get("columns"), frames, kind)
@@ -153,7 +156,7 @@ def _read_archive_period(chosen: Options, catalyst: Catalyst) -> tuple[int | Non
         return None, [problem]
 
 
-OF_ONE_STREAM = frozenset({"columns", "event_time", "result_time", "mailbox", "cache_folder"})
+OF_ONE_STREAM = frozenset({"columns", "event_time", "result_time", "mailbox", "cache_folder", "table_cache"})
 """The options of the lookup of one stream in tables. All others are for units that join streams."""
 OF_ORDER = ("order", "punctuations")
 """The options that no join with tables can honour."""

@@ -123,7 +123,7 @@ def plan_batch_lookup(request: JoinRequest, frames: Mapping[str, DataFrame]) -> 
         return None
     # 3. Plan the lookup.
     folder = open_folder(request)
-    if isinstance(folder, str):
+    if isinstance(folder, str) or (folder.has_copies and staged > folder.cache_bytes):
         return None
     inputs = given[0], given[1]
     plan = plan_lookup(inputs, request.conjuncts, request.predicates, how, request.resolver, table=table)

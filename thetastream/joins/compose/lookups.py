@@ -22,6 +22,7 @@ from thetastream.families.request import JoinRequest
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import Stream
+from thetastream.runtime.host_runs import CACHE_BYTES
 from thetastream.runtime.table_runs import StagedTable, TableFolder
 from thetastream.runtime.table_versions import NEW, Version
 from thetastream.spark.dataflow.lookup import look_up
@@ -109,7 +110,8 @@ def open_folder(request: JoinRequest) -> TableFolder | str:
         return NO_FOLDER
     if is_uri(root) and not root.startswith(SHARED):
         return NO_SHARED_FOLDER
-    return TableFolder(root, request.run.cache_folder)
+    cache_bytes = int(request.options.get("table_cache") or CACHE_BYTES)
+    return TableFolder(root, request.run.cache_folder, cache_bytes)
 
 
 def plan_stream_lookup(

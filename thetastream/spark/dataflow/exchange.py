@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from thetastream.core.columns import HASH, PUNCTUATION, SIGN
 from thetastream.engine.routing import reads_hashes
@@ -90,21 +91,23 @@ def _route_stream(
     may_drop_or_change = coordination.shed is not None or coordination.control is not None
     if HASH not in flat.columns and (may_drop_or_change or reads_hashes(fitted.planned.router.model)):
         # A delete has the hash of its insert. Both go to the same units, so that they can cancel each other.
-        types = {
-            field.name: field.dataType.simpleString()
-            for field in flat.schema
-            if field.name not in (SIGN, PUNCTUATION)
-        }
-        hashed = [name for name, text in types.items() if not any(word in text for word in _UNHASHED)]
+        columns = StructType([field for field in flat.schema if field.name not in (SIGN, PUNCTUATION)])
+        hashed = list_hashable(columns)
         # Tuples that differ must not share a hash by their types, or an order would decide who goes where.
         spreads_equal = (
-            len(hashed) == len(types)
-            and not any(_COLLATED in text for text in types.values())
+            len(hashed) == len(columns)
+            and not any(_COLLATED in field.dataType.simpleString() for field in columns)
             and SIGN not in flat.columns
         )
         hashes = f"xxhash64({', '.join(map(quote, hashed))})" if hashed else "0L"
         flat = flat.selectExpr("*", f"{hashes} AS {HASH}")
     return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)
+
+
+def list_hashable(columns: StructType) -> list[str]:
+    """List the columns that xxhash64 takes."""
+    types = {field.name: field.dataType.simpleString() for field in columns}
+    return [name for name, text in types.items() if not any(word in text for word in _UNHASHED)]
 
 
 def route_rows(

@@ -244,8 +244,16 @@ def _sum_tasks(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def _find_tables(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Find the version of each table that an epoch has read, by alias. All its tasks read the same one."""
-    return {alias: table for unit in units for alias, table in unit.get("tables", {}).items()}
+    """Find the version of each table that an epoch has read, by alias. All its tasks read the same one.
+
+    The bytes that tasks have used are those of the task that has used the most.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for unit in units:
+        for alias, table in unit.get("tables", {}).items():
+            used = max(table["used_bytes"], found.get(alias, table)["used_bytes"])
+            found[alias] = {**table, "used_bytes": used}
+    return found
 
 
 def compute_efficiency(counters: Mapping[str, int]) -> float | None:

@@ -4,7 +4,7 @@
                  |
                  +-- another --> rows: columns, keys --> runs -> same content -> nothing
                                              |             +---> new version
-                                             +-- columns gone, keys twice -> refused: the old version stays
+                                             +-- columns gone, keys twice, too large -> refused
 
 Only workers use the folder of versions, because a client of Spark Connect may be on another machine. The
 driver asks one of them for each step.
@@ -41,28 +41,24 @@ from thetastream.conditions import parse
 from thetastream.conditions.names import find_columns
 from thetastream.core.columns import HASH
 from thetastream.core.errors import QueryError
+from thetastream.engine.table_partitions import Partitioning, RunExtent
 from thetastream.lowering.domains import quote
+from thetastream.runtime.lookup_steps import LookupFlow
 from thetastream.runtime.observe.epoch_lines import LOG
+from thetastream.runtime.opened_table import name_layout
 from thetastream.runtime.state.segment_cache import describe_layout
-from thetastream.runtime.table_runs import LookupFlow, StagedTable, TableFolder
+from thetastream.runtime.table_runs import STAGED_COLUMNS, StagedTable, TableFolder
 from thetastream.runtime.table_versions import NEW, Refused, SourceCheck, Version
 from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.session.configure import count_partitions, read_meaning
 from thetastream.spark.session.sizes import estimate_bytes
+from thetastream.spark.tables.cuts import divide_table, find_size_problem, is_coarse
 from thetastream.spark.tables.stamp import NotReady
 from thetastream.spark.tables.table import VALID_TO, Table
 from thetastream.spark.task_properties import read_task
 
 T = TypeVar("T")
-
-
-CUT_BYTES = 1 << 26
-"""A table of so many bytes is cut by range before it is staged."""
-RANGE_BYTES = 1 << 25
-"""The bytes of a range. A version that changes a row writes the whole range of the row."""
-SAMPLED = 100
-"""For each range, so many keys are drawn to find where to cut."""
 
 
 class RefusedVersionWarning(UserWarning):
@@ -76,70 +72,58 @@ def stage_rows(
 
     Runs of the version before that have the same rows are not written again.
     """
-    flat, cuts = _divide(flow, select_block_columns(flow.table, table), before)
+    flat = select_block_columns(flow.table, table)
+    nbytes = estimate_bytes(flat, flat.columns) if before is None else before.nbytes
+    version = _write_runs(flow, flat, folder, before, nbytes)
+    n_partitions = folder.count_partitions(version.nbytes, count_partitions(table.sparkSession))
+    if is_coarse(version.cuts, n_partitions) and Partitioning.of(flow.lookup.plan) is not None:
+        # There are more bytes than were known before, so the rows are cut into more ranges.
+        coarse, version = version, _write_runs(flow, flat, folder, before, version.nbytes)
+        _remove_runs(table.sparkSession, folder, coarse, [version, before])
+    return version
+
+
+def _write_runs(
+    flow: LookupFlow, flat: DataFrame, folder: TableFolder, before: Version | None, nbytes: int | None
+) -> Version:
+    flat, cuts = divide_table(flow, flat, folder, before, nbytes)
     flat = _add_hashes(flat)
     filled = fill_up(flat, f"a row of table {flow.table.alias!r}")
-    step = folder.make_staging_step(flow.lookup.plan, read_task, () if before is None else before.runs)
-    columns = "run string, n_rows bigint, nbytes bigint, content bigint"
-    rows = filled.mapInArrow(step, columns).collect()
+    plan = flow.lookup.plan
+    step = folder.make_staging_step(plan, read_task, () if before is None else before.runs)
+    rows = sorted(filled.mapInArrow(step, STAGED_COLUMNS).collect(), key=lambda row: row.run)
     n_rows = sum(row.n_rows for row in rows)
     has_content = HASH in flat.columns
     content = f"{n_rows} {sum(row.content for row in rows) % (1 << 64)}" if has_content else None
-    runs = tuple(sorted(row.run for row in rows))
-    return Version(NEW, runs, n_rows, sum(row.nbytes for row in rows), time.time(), content, cuts)
+    runs = tuple(row.run for row in rows)
+    extents = tuple(RunExtent(row.nbytes, tuple(map(tuple, row.bounds))) for row in rows)
+    staged = sum(row.nbytes for row in rows)
+    return Version(NEW, runs, n_rows, staged, time.time(), content, extents, name_layout(plan), cuts)
 
 
-def _divide(flow: LookupFlow, flat: DataFrame, before: Version | None) -> tuple[DataFrame, tuple[str, ...]]:
-    """Divide the rows of a table among tasks, a large table by the first key of its index.
-
-    The runs of a large table do not overlap then. A tuple touches the pages of one or two of them, so a table
-    that is larger than the memory of a host can be mapped. To cut a small table would cost more than it
-    saves, because its rows are sent to other tasks. A version is cut where the version before was cut, so
-    ranges in which nothing has changed have the same runs.
-
-    Returns
-    -------
-    tuple of DataFrame and tuple of str
-        The divided rows, and the values of the key at which they are cut.
-    """
-    lookup, n_tasks = flow.lookup, count_partitions(flat.sparkSession)
-    places = (*lookup.plan.access.group, *lookup.plan.access.ranges)[:1]
-    names = [lookup.plan.condition.sides[lookup.plan.stored].keys[place - 1].column for place in places]
-    nbytes = estimate_bytes(flat, flat.columns) if before is None else before.nbytes
-    if not names or nbytes is None or nbytes < CUT_BYTES:
-        return flat.coalesce(n_tasks), ()
-    (name,) = names
-    # The rows of a range that is too large for one run are divided by chance. If there are many, cut anew.
-    is_fit = before is not None and 2 * len(before.runs) <= 3 * (len(before.cuts) + 1)
-    cuts = before.cuts if before is not None and is_fit else ()
-    cuts = cuts or _choose_cuts(flat, name, max(n_tasks, -(-nbytes // RANGE_BYTES)))
-    key = F.col(quote(name))
-    ends = [F.lit(text).cast(flat.schema[name].dataType) for text in cuts]
-    return flat.repartitionById(len(cuts) + 1, _write_range(key, ends, 0)), cuts
-
-
-def _choose_cuts(flat: DataFrame, name: str, n_ranges: int) -> tuple[str, ...]:
-    """Choose the values at which a key is cut into ranges of about as many rows. This runs a job."""
-    key = F.col(quote(name))
-    drawn = flat.select(key).orderBy(F.rand(0)).limit(SAMPLED * n_ranges).orderBy(key)
-    texts = [row[0] for row in drawn.select(key.cast("string")).collect()]
-    chosen = [texts[len(texts) * n // n_ranges] for n in range(1, n_ranges)] if texts else []
-    return tuple(dict.fromkeys(text for text in chosen if text is not None))
-
-
-def _write_range(key: Column, ends: Sequence[Column], first: int) -> Column:
-    """Write the number of the range of a key, by bisection. The first range has the number ``first``."""
-    if not ends:
-        return F.lit(first)
-    half = len(ends) // 2
-    lower = _write_range(key, ends[:half], first)
-    return F.when(key < ends[half], lower).otherwise(_write_range(key, ends[half + 1 :], first + half + 1))
+def _remove_runs(
+    spark: SparkSession, folder: TableFolder, version: Version, others: Sequence[Version | None]
+) -> None:
+    """Remove the runs of a version that is not used, except those that others have."""
+    kept = {run for other in others if other is not None for run in other.runs}
+    ask_worker(spark, partial(folder.remove_runs, set(version.runs) - kept))
 
 
 def stage_once(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> StagedTable:
-    """Stage a DataFrame as the only version."""
-    version = replace(stage_rows(flow, table, folder), number=1)
-    return StagedTable(version, str(table.semanticHash()))
+    """Stage a DataFrame as the only version.
+
+    Raises
+    ------
+    QueryError
+        TABLE_TOO_LARGE.
+    """
+    version, spark = replace(stage_rows(flow, table, folder), number=1), table.sparkSession
+    n_partitions = folder.count_partitions(version.nbytes, count_partitions(spark))
+    problem = find_size_problem(flow, folder, version, n_partitions)
+    if problem is not None:
+        _remove_runs(spark, folder, version, ())
+        raise problem
+    return StagedTable(version, str(table.semanticHash()), n_partitions=n_partitions)
 
 
 @dataclass(frozen=True)
@@ -157,6 +141,11 @@ class TableStaging:
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
     _refused: set[str] = field(default_factory=set, repr=False, compare=False)
     """What was wrong with versions, of which a warning was given."""
+    _partitions: list[int] = field(default_factory=list, repr=False, compare=False)
+    """The number of partitions of tuples in the last DataFrame of this program, if there is one."""
+    _too_large: dict[str, QueryError] = field(default_factory=dict, repr=False, compare=False)
+    """What was wrong with versions that are too large, by the stamp of the source. They are not staged again
+    to find that out."""
 
     @property
     def alias(self) -> str:
@@ -171,18 +160,22 @@ class TableStaging:
         Raises
         ------
         QueryError
-            TABLE_SCHEMA, TABLE_KEYS or TABLE_BUSY if there is no version yet.
+            TABLE_SCHEMA, TABLE_KEYS, TABLE_TOO_LARGE or TABLE_BUSY if there is no version yet.
         """
+        self._partitions.clear()
+        self._too_large.clear()
         try:
             version = self.stage_now()
         except QueryError as error:
             newest, _ = ask_worker(self.spark, _Read(self.folder, self.name))
-            if newest is None:
+            if newest is None or self._find_size_problem(self.folder, newest) is not None:
                 raise
             self._warn(error)
             version = newest
-        table = self.table
-        return StagedTable(version, self.name, self.name, table.every is not None, table.max_age_s)
+        table, n_partitions = self.table, self._count_partitions(self.folder, version)
+        self._partitions.append(n_partitions)
+        is_followed = table.every is not None
+        return StagedTable(version, self.name, self.name, is_followed, table.max_age_s, n_partitions)
 
     def stage_now(self, folder: TableFolder | None = None) -> Version:
         """Do what ``stage`` does, for a program that does not try again.
@@ -226,7 +219,7 @@ class TableStaging:
         Raises
         ------
         QueryError
-            TABLE_SCHEMA or TABLE_KEYS if the query cannot use the rows.
+            TABLE_SCHEMA, TABLE_KEYS or TABLE_TOO_LARGE if the query cannot use the rows.
         NotReady
             If another program is writing the table.
         """
@@ -243,30 +236,47 @@ class TableStaging:
         began_s = time.monotonic()
         newest, check = ask_worker(self.spark, _Read(folder, self.name))
         stamp = self.table.stamp(self.spark)
-        if newest is not None and stamp is not None and stamp == check.stamp:
+        if stamp in self._too_large:
+            raise self._too_large[stamp]
+        is_fit = newest is not None and self._find_size_problem(folder, newest) is None
+        if newest is not None and is_fit and stamp is not None and stamp == check.stamp:
             return self._note(folder, newest, stamp, began_s)
         # 2. Compare the rows, and stage them. Spark may fail on a file that is replaced while it is read.
         changed = NotReady("its files have changed while they were read")
         try:
-            version = self._stage_rows(folder, newest)
+            version = self._stage_rows(folder, newest, is_fit)
         except Exception as error:
             if stamp != self.table.stamp(self.spark):
                 raise changed from error
             raise
         if stamp != self.table.stamp(self.spark):
             if version.number == NEW:
-                written = set(version.runs) - set(() if newest is None else newest.runs)
-                ask_worker(self.spark, partial(folder.remove_runs, written))
+                _remove_runs(self.spark, folder, version, [newest])
             raise changed
+        # 3. Refuse a version of which a host may need more than it keeps.
+        problem = self._find_size_problem(folder, version)
+        if problem is not None:
+            _remove_runs(self.spark, folder, version, [newest])
+            if stamp is not None:
+                self._too_large[stamp] = problem
+            raise problem
         return self._note(folder, version, stamp, began_s)
 
-    def _stage_rows(self, folder: TableFolder, newest: Version | None) -> Version:
-        """Stage the rows of now, unless the newest version has the same rows."""
+    def _count_partitions(self, folder: TableFolder, version: Version) -> int:
+        return folder.count_partitions(version.nbytes, count_partitions(self.spark))
+
+    def _find_size_problem(self, folder: TableFolder, version: Version) -> QueryError | None:
+        """Return an error if a DataFrame of this program would need more of a version than a host keeps."""
+        (n_partitions,) = self._partitions[:1] or [self._count_partitions(folder, version)]
+        return find_size_problem(self.flow, folder, version, n_partitions)
+
+    def _stage_rows(self, folder: TableFolder, newest: Version | None, is_fit: bool) -> Version:
+        """Stage the rows of now, unless the newest version is fit to be read and has the same rows."""
         frame = self.table.read(self.spark)
         self._check_columns(frame)
         self.table.check_keys(frame, self.alias)
         frame = self.table.add_end(frame)
-        version = None if newest is None else self._find_equal(frame, newest)
+        version = self._find_equal(frame, newest) if newest is not None and is_fit else None
         return version or stage_rows(self.flow, frame, folder, newest)
 
     def _note(self, folder: TableFolder, version: Version, stamp: str | None, began_s: float) -> Version:
@@ -414,7 +424,7 @@ class _Note:
         if mine.number == NEW:
             # Another program may have staged the same rows.
             is_known = newest is not None and mine.content is not None and newest.content == mine.content
-            if is_known and newest is not None and self.folder.has_runs(newest):
+            if is_known and newest and newest.cuts == mine.cuts and self.folder.has_runs(newest):
                 self.folder.remove_runs(set(mine.runs) - versions.list_runs())
                 mine = newest
             elif not self.folder.has_runs(mine):
