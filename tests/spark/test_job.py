@@ -1,6 +1,7 @@
 """Job files: running a job, stopping it, and continuing it."""
 
 import json
+import os
 import random
 import re
 import shlex
@@ -271,9 +272,9 @@ def test_a_file_is_replayed_in_event_time_order_at_its_rate(spark, tmp_path):
     assert [number for ids in epochs for number in sorted(ids)] == list(range(40))
 
 
-@pytest.mark.slow
-def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):
-    job = tmp_path / "job.toml"
+def write_endless_job(folder):
+    """Write a job over two rate sources, which runs until it is stopped."""
+    job = folder / "job.toml"
     job.write_text(
         f"""
         sql = "{SQL}"
@@ -292,6 +293,32 @@ def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):
         path = "pairs"
         """
     )
+    return job
+
+
+@pytest.mark.slow
+def test_a_signal_to_all_processes_ends_a_job_by_one_error(tmp_path):
+    job = write_endless_job(tmp_path)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = subprocess.Popen(command("run", job, "--json"), start_new_session=True, **pipes)
+    try:
+        line = started.stdout.readline()
+        assert line, started.stderr.read()
+    finally:
+        os.killpg(started.pid, signal.SIGTERM)
+        _, errors = started.communicate(timeout=120)
+    assert started.returncode == 1
+    first, *notes = errors.splitlines()
+    assert first.startswith("thetastream: [SPARK_ENDED] the signal that stops this job")
+    assert "Traceback" not in errors, notes
+    done = thetastream("run", job, "--json", "--for", "8s")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["total"]["epochs"] > 0
+
+
+@pytest.mark.slow
+def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):
+    job = write_endless_job(tmp_path)
     started = subprocess.Popen(
         command("run", job, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

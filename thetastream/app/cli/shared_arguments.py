@@ -21,7 +21,7 @@ from thetastream.app.job.spec import write_option
 from thetastream.core.errors import SessionError, shows_tracebacks
 from thetastream.joins.ask.refusals import summarize
 from thetastream.runtime.control.policies import TwoPhaseScaling, list_policies
-from thetastream.spark.session.failure import unwrap_error
+from thetastream.spark.session.failure import hide_lost_connections, unwrap_error
 from thetastream.spark.session.jvm import launch_without_secrets, stderr_into
 from thetastream.spark.session.workers import keep_current_folder_out
 
@@ -110,6 +110,7 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
         print("Spark is starting", file=sys.stderr)
     try:
         spark = start_session(conf, log)
+        hide_lost_connections()
         yield spark
     except PySparkException as error:
         if shows_tracebacks():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -25,7 +26,13 @@ from thetastream.app.job.spec import REPLAY, Job, SinkSpec, SourceSpec, write_op
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import find_inputs
 from thetastream.core.columns import CHANGE_TYPE
-from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
+from thetastream.core.errors import (
+    QueryError,
+    SessionError,
+    ThetastreamError,
+    list_problems,
+    suggest_or_list,
+)
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
@@ -40,11 +47,19 @@ from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.observe.reports import count_input_rows, read_reports
+from thetastream.spark.session.failure import wait_for_end
 from thetastream.spark.sinks.file_sink_log import finish_epoch
 from thetastream.spark.tables.table import Table
 from thetastream.spark.tables.versions import stage
 from thetastream.statements.sql import explain, run_script
 
+END_S = 30.0
+"""How long the end of a JVM that was told to end may take, in seconds."""
+_BOTH_STOPPED = (
+    "the signal that stops this job has ended its Spark too, so the epoch that ran is not finished. The next "
+    "run repeats it, and no result is lost. Send the signal to this process only (timeout --foreground, or "
+    "KillMode=mixed of systemd), or let the job end by itself (--for)"
+)
 POLL_SECONDS = 0.2
 """The pause between two looks at the query."""
 _NUMBER = "__number"
@@ -355,12 +370,22 @@ def _watch(
 
 @contextmanager
 def _catch_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set, in place of ending the program."""
+    """Yield an event that SIGINT and SIGTERM set, in place of ending the program.
+
+    Raises
+    ------
+    SessionError
+        SPARK_ENDED if the JVM has got the signal too, as from ``timeout``, which sends it to the whole group.
+    """
     stop = threading.Event()
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
     try:
         yield stop
+    except (PySparkException, Py4JError, ConnectionError):
+        if stop.is_set() and wait_for_end(END_S) is not None:
+            raise SessionError("SPARK_ENDED", _BOTH_STOPPED) from None
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -36,6 +36,8 @@ _QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
 _KILLED = re.compile(r"Python worker (?:process )?(?:exited|terminated) unexpectedly|exit code 137|SIGKILL")
 _PYTHON = re.compile(r"(?:\w+\.)*(?:ArrowMemoryError|_ArrayMemoryError|MemoryError)\b[^\n]*")
 _JVM = re.compile(r"(?:[\w$]+\.)*(?:OutOfDirectMemoryError|OutOfMemoryError|OutOfMemoryException)\b[^\n]*")
+_LOST = "Exception while sending command."
+"""What Py4J logs with its traceback if the JVM does not answer any more."""
 OUT_OF_MEMORY = 52
 """The exit code of a JVM of Spark that has no memory left."""
 
@@ -132,15 +134,37 @@ def describe_failure(error: BaseException) -> str | None:
 def _explain_end(error: BaseException) -> str | None:
     """Explain why the JVM has ended, if the error is that Python cannot reach it any more."""
     from py4j.protocol import Py4JNetworkError
+
+    code = wait_for_end(5) if isinstance(error, Py4JNetworkError | ConnectionError) else None
+    return None if code is None else explain_exit(code)
+
+
+def wait_for_end(seconds: float) -> int | None:
+    """Wait until the JVM of this process has ended; return its exit code.
+
+    It is None if the JVM still runs then, or if this process has started none, as with Spark Connect.
+    """
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
-    if process is None or not isinstance(error, Py4JNetworkError | ConnectionError):
-        return None
     try:
-        return explain_exit(process.wait(timeout=5))
+        return None if process is None else int(process.wait(timeout=seconds))
     except subprocess.TimeoutExpired:
         return None
+
+
+def hide_lost_connections() -> None:
+    """Keep PySpark from printing tracebacks when the JVM has ended. A command prints one error then.
+
+    Py4J logs that it cannot send a command, and the server of accumulators prints that its input has ended.
+    """
+    from pyspark import SparkContext
+
+    if not shows_tracebacks():
+        logging.getLogger().addFilter(lambda record: record.msg != _LOST)
+        server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+        if server is not None:
+            server.handle_error = lambda *_: None
 
 
 def show_failures_shortly() -> None:
