@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.browser import open_browser
@@ -12,6 +13,8 @@ from tests.support.contrast import LEAST, find_texts
 from tests.support.metric_entries import make_entry
 from tests.support.service import HELD, add_epoch, run_service
 from thetastream.app.demo.picture import take_screenshot
+from thetastream.results.description import Description
+from thetastream.results.staged import Origin
 from thetastream.runtime.observe.epoch_lines import MetricLines
 from thetastream.service.app import HEADERS
 from thetastream.stores import ParquetStore
@@ -25,6 +28,10 @@ PHONE = {"width": 360, "height": 740}
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with open_browser() as browser:
+        from playwright.sync_api import expect
+
+        # The process that answers the first question needs some seconds on a busy machine.
+        expect.set_options(timeout=15_000)
         yield browser
 
 
@@ -106,6 +113,7 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         old["streams"]["a"]["lag_s"] = 435_283_200.0
         metrics.write("flights", old)
         expect(page.locator("[data-figure=Lag]")).to_have_text("replayed data")
+        expect(page.get_by_text("Event times are more than a day old, as in replayed data.")).to_be_visible()
         expect(page.locator("[data-figure=Backlog]")).to_have_text("1,200 offsets, 2.0 MB")
         expect(page.locator(".card header")).to_contain_text("UTC, restarted once on")
         expect(page.locator(".state")).to_have_text("running")
@@ -249,6 +257,30 @@ def test_every_text_can_be_read(
         assert len(texts) > 100
         assert [text for text in texts if text["contrast"] < LEAST] == []
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def test_a_plot_begins_with_a_measure(page: Any, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    whole, time = pa.int64(), pa.timestamp("us", "UTC")
+    fields = [
+        ("symbol", whole),
+        ("at", time),
+        ("number", whole),
+        ("price", pa.float64()),
+        ("result_time", time),
+    ]
+    held = Description(pa.schema(fields), "result_time", ("symbol",))
+    store = ParquetStore(str(tmp_path / "trades"))
+    store.describe(held)
+    stage = store.open_stage(Origin("q", 0, "0"), held)
+    stage.add(pa.record_batch([[1, 2], [0, 1], [7, 8], [1.5, 2.0], [0, 1]], schema=held.schema))
+    staged = stage.close()
+    assert staged is not None
+    store.commit("q", 0, [staged])
+    with run_service({"trades": store}) as address:
+        page.goto(address)
+        expect(page.get_by_role("img", name="2 results of trades: price over result_time")).to_be_visible()
 
 
 def test_a_service_with_a_token_asks_for_it(page: Any, metrics: MetricLines, tmp_path: Path) -> None:

@@ -31,8 +31,12 @@ const LONGEST_LAG_S = 86400;
 // The watermark of a query whose input has ended.
 const END = "9999-12-31T23:59:59.999Z";
 
+export function isReplayed(s) {
+  return s > LONGEST_LAG_S;
+}
+
 export function formatLag(s) {
-  return s > LONGEST_LAG_S ? "replayed data" : formatSeconds(s);
+  return isReplayed(s) ? "replayed data" : formatSeconds(s);
 }
 
 // Sources of files do not report how much they have not read yet.

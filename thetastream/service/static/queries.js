@@ -5,7 +5,7 @@ import { drawGenerations } from "/page/drawing.js";
 import { html, makePanel } from "/page/elements.js";
 import {
   formatBacklog, formatBytes, formatCount, formatEpochs, formatLag, formatMinute, formatSeconds, formatShare, formatTime,
-  formatWatermark,
+  formatWatermark, isReplayed,
 } from "/page/format.js";
 import { replaceAndKeepFocus } from "/page/keep_focus.js";
 import { drawLine } from "/page/line_chart.js";
@@ -62,7 +62,9 @@ function showJoin(join, query) {
       makePanel("Input, tuples per second", draw("input in tuples per second", computeRate, formatCount)),
       makePanel(`Output, ${name.matches.toLowerCase()} per second`,
         draw(`output in ${name.matches.toLowerCase()} per second`, computeOutput, formatCount)),
-      makePanel("Lag behind the clock", draw("lag", (epoch) => epoch.lag_s, formatSeconds)),
+      makePanel("Lag behind the clock", join.epochs.some((epoch) => isReplayed(epoch.lag_s))
+        ? html("p", { class: "quiet" }, "Event times are more than a day old, as in replayed data.")
+        : draw("lag", (epoch) => epoch.lag_s, formatSeconds)),
       makePanel("State", draw("state in bytes", (epoch) => epoch.state_bytes, formatBytes)),
       makePanel("Time of an epoch by phase", drawPhases(join.epochs)),
       makePanel("Load and state of each unit", drawUnits(join.units, names)),

@@ -49,7 +49,7 @@ export class Question {
     if (listPlottable(rows).length < 2) return;
     const plot = new ScatterPlot(`the answer of ${this.name}`);
     plot.show(rows);
-    this.answer.append(plot.element);
+    this.answer.prepend(plot.element);
   }
 
   say(text, kind = "quiet") {

@@ -7,8 +7,8 @@ import { isTime, listPlottable, toNumber } from "/page/rows.js";
 const WIDTH = 400, HEIGHT = 220, LEFT = 6, BOTTOM = 190, TOP = 12, RIGHT = 394;
 
 export class ScatterPlot {
-  // `store` has the column of time and the keys, if the rows are those of a store.
-  constructor(name, store = { time: null, keys: [] }) {
+  // `store` has the column of time, the keys and the types of columns, if the rows are those of a store.
+  constructor(name, store = { time: null, keys: [], columns: {} }) {
     this.store = store;
     this.across = html("select", {});
     this.up = html("select", {});
@@ -30,11 +30,15 @@ export class ScatterPlot {
     this.draw();
   }
 
-  // A measure over time says more than one key over another.
+  // A measure over time says more than one key over another, and whole numbers are often numbers of things.
   choose(names) {
-    const across = names.includes(this.store.time) ? this.store.time : names[0];
+    const { time, keys, columns } = this.store;
+    const across = names.includes(time) ? time : names[0];
     const others = names.filter((name) => name !== across);
-    return [across, others.find((name) => !this.store.keys.includes(name)) ?? others[0] ?? across];
+    const plain = others.filter((name) => !keys.includes(name));
+    const up = plain.find((name) => /^(double|float|halffloat|decimal)/.test(columns[name]))
+      ?? plain.find((name) => this.rows.some((row) => typeof row[name] === "number")) ?? plain[0] ?? others[0];
+    return [across, up ?? across];
   }
 
   draw() {

@@ -42,7 +42,7 @@ export class StoreCard {
     this.last = newest.number;
     this.newest.textContent = `latest snapshot: ${newest.number}`;
     this.list.replaceChildren(makeTable(this.snapshots.toReversed().map((one) => ({
-      snapshot: one.number, at: formatInstant(one.at), rows: one.rows, reason: one.reason })), "Snapshots"));
+      snapshot: one.number, "at, UTC": formatInstant(one.at), rows: one.rows, reason: one.reason })), "Snapshots"));
     this.rows.replaceChildren(makeTable(rows.slice(0, SHOWN_ROWS), "Latest results"));
     this.plot.show(rows);
   }
