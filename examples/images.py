@@ -55,12 +55,12 @@ class PixelDistance(PairMeasure):
         blocks = pixels.reshape(len(column), HEIGHT // BLOCK, BLOCK, WIDTH // BLOCK, BLOCK, 3)
         return blocks.sum(axis=(2, 4), dtype=np.int32).reshape(len(column), -1)
 
-    def propose(self, limit, probes, places, stored, rows, capacity):
+    def propose(self, search, capacity):
         """Propose the pairs whose thumbnails may satisfy the comparison; in the other direction, all."""
-        thumbnails, n_bytes = stored[rows.start : rows.stop], HEIGHT * WIDTH * 3
-        for number, place in enumerate(places):
-            least = np.abs(thumbnails - probes[place]).sum(axis=1) / n_bytes
-            found = rows.start + np.flatnonzero((least <= limit.value) | limit.is_far)
+        limit, thumbnails = search.limit, search.stored[search.stored_rows]
+        for number, thumbnail in enumerate(search.probes[search.probe_rows]):
+            least = np.abs(thumbnails - thumbnail).sum(axis=1) / (HEIGHT * WIDTH * 3)
+            found = np.flatnonzero((least <= limit.value) | limit.is_far)
             yield Proposal(np.full(len(found), number), found)
 
     def compute(self, left, left_rows, right, right_rows):

@@ -842,11 +842,10 @@ def select_sets(
     lengths: Int64s,
     firsts: Int64s,
     least: float,
-    begin: int,
-    end: int,
+    columns: Int64s,
 ) -> Int64s:
-    """Find the sets in [begin, end) that share an element with the set ``tokens`` and whose ratio with it is
-    at least ``least``.
+    """Find the sets that share an element with the set ``tokens`` and whose ratio with it is at least
+    ``least``. A set whose number in ``columns`` is -1 is left out.
 
     ``prefix`` has the numbers of its first elements in the inverted index, whose element e is in the sets
     ``rows[ends[e] - counts[e]:ends[e]]``, and has its place in each of them. It counts if it is one of the
@@ -863,7 +862,7 @@ def select_sets(
             # The more the sets share, the greater is the ratio.
             shared = min(size, other)
             whole = find_whole(kind, size, other, length, lengths[row], shared)
-            if places[entry] < firsts[row] and begin <= row < end and shared >= least * whole:
+            if places[entry] < firsts[row] and columns[row] >= 0 and shared >= least * whole:
                 found[n] = row
                 n += 1
     kept = 0

@@ -11,7 +11,15 @@ from thetastream.core.condition import RankedPair
 from thetastream.core.errors import PredicateError
 from thetastream.core.how import MeasuredRanking, select_nearest
 from thetastream.core.keys import Int64s
-from thetastream.core.measure import MeasureLimit, NearestSearch, PairMeasure, Ranges, Values, compare
+from thetastream.core.measure import (
+    LimitSearch,
+    MeasureLimit,
+    NearestSearch,
+    PairMeasure,
+    Ranges,
+    Values,
+    compare,
+)
 from thetastream.index.measures import REGISTRY, scores
 from thetastream.index.measures import vectors as vectors_module
 from thetastream.index.measures.ranges import Outside
@@ -72,11 +80,11 @@ def check_comparison(measure: PairMeasure, seed: int) -> None:
     if isinstance(measure, Outside):
         limit = MeasureLimit(measure, ">=", 1.0)
     proposed, proved = [], []
-    for one in measure.propose(
-        limit, measure.derive(left), places, measure.derive(right), range(start, stop), 7
-    ):
+    rows = np.arange(start, stop) if random.integers(2) else start + random.permutation(stop - start)
+    search = LimitSearch(limit, measure.derive(left), places, measure.derive(right), rows)
+    for one in measure.propose(search, 7):
         assert len(one.probes) <= 7
-        pairs = [*zip(places[one.probes].tolist(), one.stored.tolist(), strict=True)]
+        pairs = [*zip(places[one.probes].tolist(), rows[one.stored].tolist(), strict=True)]
         proposed += pairs
         proved += pairs if one.is_proved else []
     assert len({*proposed}) == len(proposed)

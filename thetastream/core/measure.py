@@ -48,6 +48,33 @@ class Derived(Protocol):
         """Bytes of memory beside those of the column."""
 
 
+class DerivedArrays:
+    """What a measure computes from a column, as arrays. Subclasses are dataclasses.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class Lengths(DerivedArrays):
+    ...     lengths: Int64s
+    >>> Lengths(np.arange(10)).nbytes
+    80
+    """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory beside those of the column."""
+        return sum(_count_bytes(value) for value in vars(self).values())
+
+
+def _count_bytes(value: Any) -> int:
+    """Count the bytes of arrays that own their memory. Others are parts of an Arrow column."""
+    if isinstance(value, tuple):
+        return sum(_count_bytes(one) for one in value)
+    while isinstance(value, np.ndarray) and isinstance(value.base, np.ndarray):
+        value = value.base
+    return value.nbytes if isinstance(value, np.ndarray) and value.flags.owndata else 0
+
+
 Singles = npt.NDArray[np.float32]
 
 
@@ -62,13 +89,33 @@ class Ranges(NamedTuple):
     keys: Int64s
 
 
+class LimitSearch(NamedTuple):
+    """Rows of two columns that are compared, and the constant with which their values are compared."""
+
+    limit: "MeasureLimit"
+    probes: Any
+    """What ``derive`` returned for the column of the probes, which are the left operands."""
+    probe_rows: Int64s
+    """The rows of this column that are compared."""
+    stored: Any
+    stored_rows: Int64s
+
+    def find_known(self) -> tuple[Int64s, Int64s]:
+        """Return the positions in ``probe_rows`` and in ``stored_rows`` of values that are not NULL.
+
+        Both columns have ``is_null``, as those of ``DerivedArrays`` in this package do.
+        """
+        known = np.flatnonzero(~self.probes.is_null[self.probe_rows])
+        return known, np.flatnonzero(~self.stored.is_null[self.stored_rows])
+
+
 class Proposal(NamedTuple):
     """Some pairs for which a comparison may be true."""
 
     probes: Int64s
-    """The number of a probe, for each pair."""
+    """For each pair a position in ``LimitSearch.probe_rows``."""
     stored: Int64s
-    """The stored row."""
+    """A position in ``LimitSearch.stored_rows``."""
     is_proved: bool = False
     """Whether the comparison is true for all of these pairs."""
 
@@ -142,36 +189,8 @@ class PairMeasure(ABC):
         """Compute from a column what ``propose`` needs. It is kept in memory as long as the column."""
 
     @abstractmethod
-    def propose(
-        self,
-        limit: "MeasureLimit",
-        probes: Any,
-        places: Int64s,
-        stored: Any,
-        rows: range,
-        capacity: int,
-    ) -> Iterator[Proposal]:
-        """Propose pairs, among them all for which the limit may be true, at most ``capacity`` at a time.
-
-        Parameters
-        ----------
-        limit : MeasureLimit
-            The constant with which values are compared, and how.
-        probes, stored : object
-            What ``derive`` returned for the column of the probes, which are the left operands, and of the
-            stored values.
-        places : int64, shape (n,)
-            The rows of the probing column that are compared.
-        rows : range
-            The stored rows that are compared.
-        capacity : int
-            The largest number of pairs in a piece.
-
-        Yields
-        ------
-        Proposal
-            Positions in ``places``, and stored rows.
-        """
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
+        """Propose pairs, among them all for which the limit may be true, at most ``capacity`` at a time."""
 
     def propose_nearest(self, search: NearestSearch, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
         """Propose pairs, among them the k nearest partners of each seeker and all that tie with the last.

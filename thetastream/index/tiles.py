@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from thetastream.core.keys import HIGHEST, Int64s
-from thetastream.core.measure import NearestSearch, Ranges, list_ranges
+from thetastream.core.measure import LimitSearch, NearestSearch, Ranges, list_ranges
 from thetastream.index.base import (
     Fit,
     Indexable,
@@ -81,7 +81,6 @@ def match_tiles(run: StoredRows, search: Search, capacity: int) -> Iterator[Pair
 
 def _match_limit(run: StoredRows, search: Search, measured: MeasuredSearch, capacity: int) -> Iterator[Pairs]:
     limit, derived, places, stored = measured
-    propose = limit.measure.propose
     # 1. Order the probes by the rows that they visit, and cut tiles where the rows of two probes are apart.
     first, last = run.offsets[search.buckets.low], run.offsets[search.buckets.high]
     order = np.lexsort((last, first))
@@ -96,10 +95,11 @@ def _match_limit(run: StoredRows, search: Search, measured: MeasuredSearch, capa
     # 3. Let the measure propose pairs of the others.
     for tile in np.flatnonzero(~is_small):
         probes = order[starts[tile] : ends[tile]]
-        visited = range(lows[tile], highs[tile])
+        visited = np.arange(lows[tile], highs[tile])
         n_candidates = len(probes) * len(visited)
-        for near, rows, is_proved in propose(limit, derived, places[probes], stored, visited, capacity):
-            found = probes[near]
+        compared = LimitSearch(limit, derived, places[probes], stored, visited)
+        for near, far, is_proved in limit.measure.propose(compared, capacity):
+            found, rows = probes[near], visited[far]
             is_visited = (rows >= first[found]) & (rows < last[found])
             pairs = _check(run, search, found[is_visited], rows[is_visited], n_candidates)
             yield pairs._replace(is_proved=is_proved)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from thetastream.core.measure import MeasureLimit
+from thetastream.core.measure import LimitSearch, MeasureLimit
 from thetastream.index.measures import REGISTRY
 
 LETTERS = "aabcdé日𝒳"
@@ -61,5 +61,6 @@ def test_few_other_texts_are_proposed() -> None:
     column = pa.array(["".join(random.choice([*"abcdefghijklmnopqrst"], 9)) for _ in range(400)])
     one = REGISTRY["levenshtein"]
     texts = one.derive(column)
-    pieces = one.propose(MeasureLimit(one, "<=", 2.0), texts, np.arange(400), texts, range(400), 1 << 17)
+    every, limit = np.arange(400), MeasureLimit(one, "<=", 2.0)
+    pieces = one.propose(LimitSearch(limit, texts, every, texts, every), 1 << 17)
     assert 400 <= sum(len(one.probes) for one in pieces) < 0.05 * 400**2

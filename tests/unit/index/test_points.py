@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from thetastream.core.errors import PredicateError
-from thetastream.core.measure import MeasureLimit, NearestSearch, Ranges
+from thetastream.core.measure import LimitSearch, MeasureLimit, NearestSearch, Ranges
 from thetastream.index.measures import REGISTRY
 
 
@@ -18,7 +18,7 @@ def test_few_pairs_are_proposed() -> None:
     one, column = REGISTRY["metres"], draw_points(3000)
     points, every = one.derive(column), np.arange(3000)
     near, far = (
-        [*one.propose(MeasureLimit(one, op, 100_000.0), points, every, points, range(3000), 1 << 17)]
+        [*one.propose(LimitSearch(MeasureLimit(one, op, 100_000.0), points, every, points, every), 1 << 17)]
         for op in ("<=", ">")
     )
     i, j = (np.concatenate([piece[n] for piece in near]) for n in (0, 1))

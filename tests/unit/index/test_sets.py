@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.measured_values import draw_columns
 from thetastream.core.errors import PredicateError
-from thetastream.core.measure import MeasureLimit
+from thetastream.core.measure import LimitSearch, MeasureLimit
 from thetastream.index.measures import REGISTRY
 
 Row = list[Any]
@@ -60,7 +60,8 @@ def test_a_ratio_proposes_no_pair_below_the_limit() -> None:
         one = REGISTRY[name]
         left, right = draw_columns(one, np.random.default_rng(5), 40, 40)
         limit, derived = MeasureLimit(one, ">=", 0.5), (one.derive(left), one.derive(right))
-        pieces = one.propose(limit, derived[0], np.arange(40), derived[1], range(40), 1 << 17)
+        every = np.arange(40)
+        pieces = one.propose(LimitSearch(limit, derived[0], every, derived[1], every), 1 << 17)
         values = [
             measure(name, left[p].as_py(), right[s].as_py())
             for piece in pieces
@@ -73,9 +74,8 @@ def test_a_ratio_proposes_no_pair_below_the_limit() -> None:
 def test_two_empty_arrays_are_refused_when_they_meet() -> None:
     column = pa.array([[], [1], None], pa.list_(pa.int64()))
     one, rows = REGISTRY["jaccard"], np.zeros(1, dtype=np.int64)
-    pieces = one.propose(
-        MeasureLimit(one, ">=", 0.5), one.derive(column), rows, one.derive(column), range(3), 9
-    )
+    sets = one.derive(column)
+    pieces = one.propose(LimitSearch(MeasureLimit(one, ">=", 0.5), sets, rows, sets, np.arange(3)), 9)
     assert [pair for piece in pieces for pair in zip(*piece[:2], strict=True) if pair[1] == 0] == [(0, 0)]
     with pytest.raises(PredicateError, match=r"EMPTY_SETS.*try_divide"):
         one.compute(column, rows, column, rows)

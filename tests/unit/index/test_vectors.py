@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from thetastream.core.condition import RankedPair
 from thetastream.core.errors import PredicateError
 from thetastream.core.how import MeasuredRanking, select_nearest
-from thetastream.core.measure import MeasureLimit, NearestSearch, Ranges, compare, pair_all
+from thetastream.core.measure import LimitSearch, MeasureLimit, NearestSearch, Ranges, compare, pair_all
 from thetastream.index.measures import REGISTRY
 from thetastream.index.measures import vectors as vectors_module
 from thetastream.index.measures.vectors import VectorMeasure
@@ -91,8 +91,9 @@ def check_proposals(random: np.random.Generator) -> None:
     proved: list[tuple[int, int]] = []
     comparison = MeasureLimit(measure, op, limit)
     derived = measure.derive(left), measure.derive(right)
-    for one in measure.propose(comparison, derived[0], places, derived[1], range(start, stop), 7):
-        pairs = [*zip(places[one.probes].tolist(), one.stored.tolist(), strict=True)]
+    rows = start + random.permutation(stop - start)
+    for one in measure.propose(LimitSearch(comparison, derived[0], places, derived[1], rows), 7):
+        pairs = [*zip(places[one.probes].tolist(), rows[one.stored].tolist(), strict=True)]
         proposed += pairs
         proved += pairs if one.is_proved else []
     assert len(set(proposed)) == len(proposed)
@@ -112,14 +113,15 @@ def test_heads_leave_few_pairs_of_vectors_near_a_subspace(measure: VectorMeasure
     mine, theirs = map(measure.derive, columns)
     value = {"vector_l2_distance": 0.01, "vector_cosine_similarity": 0.999999}.get(measure.name, 8.0)
     limit = MeasureLimit(measure, "<=" if measure.name == "vector_l2_distance" else ">=", value)
-    pieces = [*measure.propose(limit, mine, np.arange(3000), theirs, range(4000), 10_000)]
+    search = LimitSearch(limit, mine, np.arange(3000), theirs, np.arange(4000))
+    pieces = [*measure.propose(search, 10_000)]
     assert "heads" in vars(theirs)
     probes, rows = (np.concatenate([piece[n] for piece in pieces]) for n in (0, 1))
     found = compare(measure.compute(columns[0], probes, columns[1], rows), limit.op, value)
     assert 100 <= found.sum() <= len(found) < 12_000_000 // 100
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors_module, "LEAST_FLOATS", 193)
-        pieces = [*measure.propose(limit, mine, np.arange(3000), theirs, range(4000), 10_000)]
+        pieces = [*measure.propose(search, 10_000)]
     others, columns_of_others = (np.concatenate([piece[n] for piece in pieces]) for n in (0, 1))
     is_true = compare(measure.compute(columns[0], others, columns[1], columns_of_others), limit.op, value)
     wanted = {*zip(others[is_true].tolist(), columns_of_others[is_true].tolist(), strict=True)}
@@ -187,9 +189,9 @@ def test_few_other_pairs_are_proposed() -> None:
     column = pa.array(list(random.normal(size=(300, 64)).astype(np.float32)), pa.list_(pa.float32()))
     for measure, op, limit in zip(MEASURES, (">=", ">=", "<="), (0.3, 20.0, 9.0), strict=True):
         vectors = measure.derive(column)
-        pieces = measure.propose(
-            MeasureLimit(measure, op, limit), vectors, np.arange(300), vectors, range(300), 1 << 17
-        )
+        every = np.arange(300)
+        search = LimitSearch(MeasureLimit(measure, op, limit), vectors, every, vectors, every)
+        pieces = measure.propose(search, 1 << 17)
         n_proposed = sum(len(one.probes) for one in pieces)
         assert 300 <= len(list_pairs(measure, column, column, op, limit)) <= n_proposed
         assert n_proposed <= len(list_pairs(measure, column, column, op, limit)) + 2
@@ -201,7 +203,8 @@ def test_pairs_far_from_the_limit_are_proved() -> None:
     for measure, op in zip(MEASURES, ("<", "<", ">"), strict=True):
         vectors, limit = measure.derive(column), 9.0 if measure.name == "vector_l2_distance" else 0.1
         comparison = MeasureLimit(measure, op, limit)
-        pieces = [*measure.propose(comparison, vectors, np.arange(300), vectors, range(300), 1 << 17)]
+        every = np.arange(300)
+        pieces = [*measure.propose(LimitSearch(comparison, vectors, every, vectors, every), 1 << 17)]
         n_proved = sum(len(one.probes) for one in pieces if one.is_proved)
         assert n_proved >= len(list_pairs(measure, column, column, op, limit)) - 2 > 30_000
 
@@ -210,9 +213,8 @@ def test_vectors_of_two_sizes_are_refused_when_they_meet() -> None:
     column = pa.array([[1.0, 2.0], [1.0, 2.0], [3.0]], pa.list_(pa.float32()))
     measure = REGISTRY["vector_cosine_similarity"]
     vectors = measure.derive(column)
-    pieces = list(
-        measure.propose(MeasureLimit(measure, ">=", 0.5), vectors, np.array([0]), vectors, range(3), 100)
-    )
+    limit = MeasureLimit(measure, ">=", 0.5)
+    pieces = list(measure.propose(LimitSearch(limit, vectors, np.array([0]), vectors, np.arange(3)), 100))
     assert {(int(p), int(s)) for piece in pieces for p, s in zip(*piece[:2], strict=True)} == {
         (0, 0),
         (0, 1),

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,8 @@ import pyarrow as pa
 from thetastream.core.keys import Int64s
 from thetastream.core.measure import (
     Bools,
+    DerivedArrays,
+    LimitSearch,
     MeasureLimit,
     NearestSearch,
     Proposal,
@@ -28,16 +29,11 @@ INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(DerivedArrays):
     """The integers of a column; 0 stands for NULL."""
 
     words: Int64s
     is_null: Bools
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory beside those of the column."""
-        return self.words.nbytes + self.is_null.nbytes
 
 
 class Hamming(ScoredMeasure):
@@ -59,21 +55,12 @@ class Hamming(ScoredMeasure):
         is_null = column.is_null().to_numpy(zero_copy_only=False)
         return Words(column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), is_null)
 
-    def propose(
-        self,
-        limit: MeasureLimit,
-        probes: Any,
-        places: Int64s,
-        stored: Any,
-        rows: range,
-        capacity: int,
-    ) -> Iterator[Proposal]:
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
         from thetastream.kernels import select_bits  # loads Numba
 
-        least, most = find_interval(limit)
-        known = np.flatnonzero(~probes.is_null[places])
-        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
-        words = probes.words[places[known]], stored.words[others]
+        least, most = find_interval(search.limit)
+        known, others = search.find_known()
+        words = search.probes.words[search.probe_rows[known]], search.stored.words[search.stored_rows[others]]
         for found, columns in collect_places(partial(select_bits, *words, least, most), capacity):
             yield Proposal(known[found], others[columns], is_proved=True)
 

@@ -7,7 +7,6 @@ of the text, by a hash of 6 bits. An edit changes the length by 1 at most, and 2
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,8 @@ import pyarrow.compute as pc
 from thetastream.core.keys import Int64s
 from thetastream.core.measure import (
     Bools,
-    MeasureLimit,
+    DerivedArrays,
+    LimitSearch,
     NearestSearch,
     Proposal,
     Singles,
@@ -34,7 +34,7 @@ Characters = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class Texts:
+class Texts(DerivedArrays):
     """What proposals need of the texts of a column."""
 
     lengths: Int64s
@@ -46,12 +46,6 @@ class Texts:
     def characters(self) -> tuple[Characters, Int64s]:
         """The characters of all texts, and where each text begins."""
         return _read_characters(self.column)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory beside those of the column."""
-        arrays = self.lengths, self.signatures, self.is_null, *vars(self).get("characters", ())
-        return sum(array.nbytes for array in arrays)
 
 
 class EditDistance(ScoredMeasure):
@@ -81,31 +75,25 @@ class EditDistance(ScoredMeasure):
         sign_characters(characters, starts, signatures)
         return Texts(np.diff(starts), signatures, column.is_null().to_numpy(zero_copy_only=False), column)
 
-    def propose(
-        self,
-        limit: MeasureLimit,
-        probes: Any,
-        places: Int64s,
-        stored: Any,
-        rows: range,
-        capacity: int,
-    ) -> Iterator[Proposal]:
-        least, most = find_interval(limit)
-        known = np.flatnonzero(~probes.is_null[places])
-        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
+        probes, stored, rows = search.probes, search.stored, search.probe_rows
+        least, most = find_interval(search.limit)
+        known, others = search.find_known()
         # In the order of their lengths, the texts that are long enough and short enough lie side by side.
-        others = others[np.argsort(stored.lengths[others], kind="stable")]
+        ordered = stored.lengths[search.stored_rows[others]]
+        order = np.argsort(ordered, kind="stable")
+        others, ordered = others[order], ordered[order]
+        signatures = stored.signatures[search.stored_rows[others]]
 
         def find_near(some: Int64s, most: int = most) -> Iterator[tuple[Int64s, Int64s]]:
             from thetastream.kernels import select_texts  # loads Numba
 
-            lengths, ordered = probes.lengths[places[some]], stored.lengths[others]
+            lengths, mine = probes.lengths[rows[some]], probes.signatures[rows[some]]
             first = np.searchsorted(ordered, lengths - most, side="left")
             last = np.searchsorted(ordered, lengths + most, side="right")
-            signatures = probes.signatures[places[some]], stored.signatures[others]
-            return collect_places(partial(select_texts, *signatures, first, last, most), capacity)
+            return collect_places(partial(select_texts, mine, signatures, first, last, most), capacity)
 
-        if not limit.is_far:
+        if not search.limit.is_far:
             for found, columns in find_near(known):
                 yield Proposal(known[found], others[columns])
             return

@@ -21,6 +21,8 @@ from thetastream.core.condition import Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, encode
 from thetastream.core.measure import (
     Bools,
+    DerivedArrays,
+    LimitSearch,
     MeasureLimit,
     PairMeasure,
     Proposal,
@@ -37,18 +39,13 @@ ROUNDOFF = {"float": 2.0**-22, "double": 2.0**-51}
 
 
 @dataclass(frozen=True)
-class NumberColumn:
+class NumberColumn(DerivedArrays):
     """The numbers of a column, as int64 or as float64; 0 stands for NULL."""
 
     numbers: npt.NDArray[Any]
     is_null: Bools
     roundoff: float
     """The relative error of a difference; 0 if it is exact."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory beside those of the column."""
-        return self.numbers.nbytes + self.is_null.nbytes
 
 
 class Difference(PairMeasure):
@@ -85,23 +82,16 @@ class Difference(PairMeasure):
         roundoff = ROUNDOFF["float" if pa.types.is_float32(column.type) else "double"]
         return NumberColumn(numbers.astype(np.float64), is_null, roundoff)
 
-    def propose(
-        self,
-        limit: MeasureLimit,
-        probes: Any,
-        places: Int64s,
-        stored: Any,
-        rows: range,
-        capacity: int,
-    ) -> Iterator[Proposal]:
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
+        limit, roundoff = search.limit, search.probes.roundoff
+        known, others = search.find_known()
         if not limit.is_far or abs(limit.value) > MOST:
-            for pairs in pair_all(np.arange(len(places)), np.arange(rows.start, rows.stop), capacity):
+            for pairs in pair_all(known, others, capacity):
                 yield Proposal(*pairs)
             return
-        known = np.flatnonzero(~probes.is_null[places])
-        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
         # 1. Propose numbers that are not finite with all others.
-        mine, theirs = probes.numbers[places[known]], stored.numbers[others]
+        mine = search.probes.numbers[search.probe_rows[known]]
+        theirs = search.stored.numbers[search.stored_rows[others]]
         is_usual, are_usual = np.isfinite(mine), np.isfinite(theirs)
         for some, all_others in ((known[~is_usual], others), (known[is_usual], others[~are_usual])):
             for pairs in pair_all(some, all_others, capacity):
@@ -109,8 +99,8 @@ class Difference(PairMeasure):
         # 2. Find where the others begin and end to be near.
         known, others, mine, theirs = known[is_usual], others[are_usual], mine[is_usual], theirs[are_usual]
         order = np.argsort(theirs, kind="stable")
-        outer = _cut(mine, theirs[order], limit, probes.roundoff)
-        inner = _cut(mine, theirs[order], limit, -probes.roundoff) if probes.roundoff else outer
+        outer = _cut(mine, theirs[order], limit, roundoff)
+        inner = _cut(mine, theirs[order], limit, -roundoff) if roundoff else outer
         n = np.full(len(known), len(others))
         for first, last, is_proved in (
             (np.zeros_like(n), outer[0], True),
@@ -145,16 +135,11 @@ def _cut(
 
 
 @dataclass(frozen=True)
-class KeyIntervals:
+class KeyIntervals(DerivedArrays):
     """Closed intervals as keys of 64 bits. A value is an interval of one value."""
 
     low: Int64s
     high: Int64s
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory beside those of the column."""
-        return self.low.nbytes + self.high.nbytes
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,29 +179,21 @@ class Outside(PairMeasure):
             ends.append(np.where(part.is_null().to_numpy(zero_copy_only=False), unbounded, keys))
         return KeyIntervals(*ends)
 
-    def propose(
-        self,
-        limit: MeasureLimit,
-        probes: Any,
-        places: Int64s,
-        stored: Any,
-        rows: range,
-        capacity: int,
-    ) -> Iterator[Proposal]:
-        low, high = probes.low[places], probes.high[places]
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
+        low, high = search.probes.low[search.probe_rows], search.probes.high[search.probe_rows]
         # 1. Find the intervals that begin behind a probe.
-        starts = stored.low[rows.start : rows.stop]
+        starts = search.stored.low[search.stored_rows]
         order = np.argsort(starts, kind="stable")
         first = np.searchsorted(starts[order], high, side="right")
-        for found, at in list_ranges(first, np.full(len(places), len(order)), capacity):
-            yield Proposal(found, rows.start + order[at], is_proved=True)
+        for found, at in list_ranges(first, np.full_like(first, len(order)), capacity):
+            yield Proposal(found, order[at], is_proved=True)
         # 2. Find those that end before it. An interval may do both if its ends are exchanged.
-        ends = stored.high[rows.start : rows.stop]
+        ends = search.stored.high[search.stored_rows]
         order = np.argsort(ends, kind="stable")
         last = np.searchsorted(ends[order], low, side="left")
         for found, at in list_ranges(np.zeros_like(last), last, capacity):
             is_new = starts[order[at]] <= high[found]
-            yield Proposal(found[is_new], rows.start + order[at[is_new]], is_proved=True)
+            yield Proposal(found[is_new], order[at[is_new]], is_proved=True)
 
 
 def _find_domain(kind: pa.DataType) -> Domain:

@@ -38,8 +38,9 @@ from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
 from thetastream.core.measure import (
     Bools,
+    DerivedArrays,
     Floats,
-    MeasureLimit,
+    LimitSearch,
     NearestSearch,
     PairMeasure,
     Proposal,
@@ -88,7 +89,7 @@ class Inverted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sets:
+class Sets(DerivedArrays):
     """The sets of a column: hashes of their distinct elements, in ascending order."""
 
     tokens: Int64s
@@ -99,12 +100,6 @@ class Sets:
     is_null: Bools
     has_null: Bools
     """Whether an element is NULL."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory beside those of the column."""
-        arrays = [getattr(self, name) for name in ("tokens", "starts", "lengths", "is_null", "has_null")]
-        return sum(array.nbytes for array in (*arrays, *vars(self).get("inverted", ())))
 
     @property
     def sizes(self) -> Int64s:
@@ -210,18 +205,13 @@ class SetMeasure(ScoredMeasure):
         starts = np.append(0, np.cumsum(sizes))
         return Sets(np.ascontiguousarray(tokens[is_new]), starts, lengths, is_null, has_null)
 
-    def propose(
-        self,
-        limit: MeasureLimit,
-        probes: Any,
-        places: Int64s,
-        stored: Any,
-        rows: range,
-        capacity: int,
-    ) -> Iterator[Proposal]:
-        known = np.flatnonzero(~probes.is_null[places])
-        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
-        theirs = SetFacts(stored.lengths[others] == 0, stored.has_null[others])
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
+        limit, probes, stored, places = search.limit, search.probes, search.stored, search.probe_rows
+        known, others = search.find_known()
+        rows = search.stored_rows[others]
+        theirs = SetFacts(stored.lengths[rows] == 0, stored.has_null[rows])
+        columns = np.full(len(stored.is_null), -1, dtype=np.int64)
+        columns[rows] = others
 
         t = min(limit.value, MOST)
         needs = self._find_needs(stored.sizes, stored.lengths, t, is_left=False)
@@ -233,7 +223,7 @@ class SetMeasure(ScoredMeasure):
 
         def find_similar(some: Int64s, capacity: int = capacity) -> Iterator[tuple[Int64s, Int64s]]:
             for number, row in enumerate(places[some]):
-                found = self._find_similar(t, probes, int(row), stored, firsts, rows)
+                found = columns[self._find_similar(t, probes, int(row), stored, firsts, columns)]
                 for begin in range(0, len(found), capacity):
                     part = found[begin : begin + capacity]
                     yield np.full(len(part), number), part
@@ -241,8 +231,8 @@ class SetMeasure(ScoredMeasure):
         def find_near(some: Int64s) -> tuple[Int64s, Int64s]:
             void = (find_ones(np.outer(*rectangle)) for rectangle in find_void(some))
             similar = ((found, np.searchsorted(others, at)) for found, at in find_similar(some))
-            near, columns = join_places([*void, *(() if is_sure else similar)])
-            flat = np.unique(near * len(others) + columns)
+            near, at = join_places([*void, *(() if is_sure else similar)])
+            flat = np.unique(near * len(others) + at)
             return flat // len(others), flat % len(others)
 
         # No similarity is negative, so some comparisons are true for all pairs with a value, or for none.
@@ -260,9 +250,12 @@ class SetMeasure(ScoredMeasure):
                 yield Proposal(known[found], at)
 
     def _find_similar(
-        self, t: float, probes: Sets, row: int, stored: Sets, firsts: Int64s, rows: range
+        self, t: float, probes: Sets, row: int, stored: Sets, firsts: Int64s, columns: Int64s
     ) -> Int64s:
-        """Find the stored sets that share an element with a set and have at least the value t with it."""
+        """Find the stored sets that share an element with a set and have at least the value t with it.
+
+        A set is found only if its number in ``columns`` is not -1.
+        """
         from thetastream.kernels import select_sets  # loads Numba
 
         tokens, lengths = probes.tokens[probes.starts[row] : probes.starts[row + 1]], probes.lengths[[row]]
@@ -272,8 +265,7 @@ class SetMeasure(ScoredMeasure):
         prefix = index.find(tokens)[: sizes[0] - needs[0] + 1]
         found: Int64s = select_sets(
             self.kind, tokens, lengths[0], prefix[prefix >= 0], index.ends, index.counts, index.rows,
-            index.places, stored.tokens, stored.starts, stored.lengths, firsts, t - ROUNDING,
-            rows.start, rows.stop,
+            index.places, stored.tokens, stored.starts, stored.lengths, firsts, t - ROUNDING, columns,
         )  # fmt: skip
         return found
 

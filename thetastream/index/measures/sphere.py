@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +23,9 @@ from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
 from thetastream.core.measure import (
     Bools,
+    DerivedArrays,
     Floats,
-    MeasureLimit,
+    LimitSearch,
     NearestSearch,
     Proposal,
     Singles,
@@ -45,17 +45,12 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Points:
+class Points(DerivedArrays):
     """The points of a column."""
 
     coordinates: Floats
     """Of shape (n, 3). Rows that are no points have zeros."""
     is_null: Bools
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory beside those of the column."""
-        return self.coordinates.nbytes + self.is_null.nbytes
 
 
 class Metres(ScoredMeasure):
@@ -88,32 +83,25 @@ class Metres(ScoredMeasure):
         coordinates[~is_null] = found.reshape(-1, 3)
         return Points(coordinates, is_null)
 
-    def propose(
-        self,
-        limit: MeasureLimit,
-        probes: Any,
-        places: Int64s,
-        stored: Any,
-        rows: range,
-        capacity: int,
-    ) -> Iterator[Proposal]:
-        usual = np.flatnonzero(~probes.is_null[places])
-        others = rows.start + np.flatnonzero(~stored.is_null[rows.start : rows.stop])
-        found = stored.coordinates[others]
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
+        usual, others = search.find_known()
+        points = search.probes.coordinates[search.probe_rows]
+        found = search.stored.coordinates[search.stored_rows[others]]
         axis = _find_axis(found)
         order = np.argsort(found[:, axis], kind="stable")
         others, ordered = others[order], np.ascontiguousarray(found[order])
-        square = _find_square(limit.value)
+        square = _find_square(search.limit.value)
+        reach = math.sqrt(max(square, 0.0))
 
         def find_near(some: Int64s) -> Iterator[tuple[Int64s, Int64s]]:
             from thetastream.kernels import select_points  # loads Numba
 
-            points, reach = probes.coordinates[places[some]], math.sqrt(max(square, 0.0))
-            first = np.searchsorted(ordered[:, axis], points[:, axis] - reach, side="left")
-            last = np.searchsorted(ordered[:, axis], points[:, axis] + reach, side="right")
-            return collect_places(partial(select_points, points, ordered, first, last, square), capacity)
+            mine = points[some]
+            first = np.searchsorted(ordered[:, axis], mine[:, axis] - reach, side="left")
+            last = np.searchsorted(ordered[:, axis], mine[:, axis] + reach, side="right")
+            return collect_places(partial(select_points, mine, ordered, first, last, square), capacity)
 
-        if limit.is_far:
+        if search.limit.is_far:
             yield from pair_others(usual, others, lambda some: join_places(find_near(some)), capacity)
             return
         for near, columns in find_near(usual):

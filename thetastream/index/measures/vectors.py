@@ -33,9 +33,10 @@ does, bit for bit: sums in double precision, in groups of eight, and a result in
 that are not finite, that are very long or very short, or that hold a NULL are proposed with all others.
 """
 
+import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -47,7 +48,10 @@ import pyarrow as pa
 from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
 from thetastream.core.measure import (
+    Bools,
+    DerivedArrays,
     Floats,
+    LimitSearch,
     MeasureLimit,
     NearestSearch,
     PairMeasure,
@@ -77,7 +81,7 @@ SAMPLED, FEW = 256, 1 / 64
 
 
 @dataclass(frozen=True)
-class Vectors:
+class Vectors(DerivedArrays):
     """The vectors of a column, ready for products of matrices.
 
     Most vectors of a column have one size. They are the rows of ``matrix``, float32 of shape (m, size).
@@ -86,14 +90,11 @@ class Vectors:
     matrix: Singles
     norms: Floats
     """The lengths of the rows of the matrix."""
-    rows: Int64s
-    """The row of the column for each row of the matrix, in ascending order."""
     places: Int64s
     """For each row of the column the row of the matrix, or -1."""
-    others: Int64s
-    """The rows of the column that are neither in the matrix nor NULL."""
+    is_null: Bools
     zeros: Int64s
-    """Those of the others whose vector has the size of the matrix and the length 0."""
+    """The rows of the column whose vector has the size of the matrix and the length 0."""
 
     @cached_property
     def heads(self) -> "Heads":
@@ -104,14 +105,6 @@ class Vectors:
     def size(self) -> int:
         """The number of floats of each row of the matrix."""
         return int(self.matrix.shape[1])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory beside those of the column, of which the matrix may be a part."""
-        own = self.matrix.nbytes if self.matrix.flags.owndata else 0
-        heads: Sequence[npt.NDArray[Any]] = vars(self).get("heads", ())
-        arrays = self.norms, self.rows, self.places, self.others, self.zeros, *heads
-        return own + sum(array.nbytes for array in arrays)
 
 
 class Heads(NamedTuple):
@@ -187,46 +180,39 @@ class VectorMeasure(PairMeasure):
             rows, matrix, norms = rows[is_usual], matrix[is_usual], norms[is_usual]
         places = np.full(len(column), -1, dtype=np.int64)
         places[rows] = np.arange(len(rows))
-        others = np.flatnonzero((places < 0) & ~lists.is_null)
-        return Vectors(matrix, norms, rows, places, others, zeros)
+        return Vectors(matrix, norms, places, lists.is_null, zeros)
 
-    def propose(
-        self,
-        limit: MeasureLimit,
-        probes: Any,
-        places: Int64s,
-        stored: Any,
-        rows: range,
-        capacity: int,
-    ) -> Iterator[Proposal]:
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
         # 1. Propose unusual vectors with all others.
-        at = probes.places[places]
-        usual, unusual = np.flatnonzero(at >= 0), np.flatnonzero(np.isin(places, probes.others))
-        begin, end = np.searchsorted(stored.others, [rows.start, rows.stop])
-        first, last = np.searchsorted(stored.rows, [rows.start, rows.stop])
-        others = stored.others[begin:end]
-        both = np.sort(np.concatenate([stored.rows[first:last], others]))
-        apart = stored.rows[first:last] if probes.size != stored.size else others[:0]
-        for one, all_others in ((unusual, both), (usual, others), (usual, apart)):
-            for pairs in pair_all(one, all_others, capacity):
-                yield Proposal(*pairs)
-        if not len(usual) or probes.size != stored.size:
+        limit, probes, stored = search.limit, search.probes, search.stored
+        at, other_at = probes.places[search.probe_rows], stored.places[search.stored_rows]
+        known, others = search.find_known()
+        usual, unusual = known[at[known] >= 0], known[at[known] < 0]
+        other_usual, other_unusual = others[other_at[others] >= 0], others[other_at[others] < 0]
+        if probes.size != stored.size:
+            usual, unusual = usual[:0], known
+        for pairs in itertools.chain(
+            pair_all(unusual, others, capacity), pair_all(usual, other_unusual, capacity)
+        ):
+            yield Proposal(*pairs)
+        if not len(usual) or not len(other_usual):
             return
         # 2. Compare the others by products of matrices.
         matrix, norms = _take_rows(probes.matrix, at[usual]), probes.norms[at[usual]]
-        error, lengths = _find_error(matrix), stored.norms[first:last]
+        rows = other_at[other_usual]
+        error, lengths = _find_error(matrix), stored.norms[rows]
         form = self.form(limit, matrix, norms, lengths, error)
         sure: Form | None = self.form(limit, matrix, norms, lengths, -error)
-        others = stored.matrix[first:last]
+        vectors = _take_rows(stored.matrix, rows)
         if stored.size >= LEAST_FLOATS and len(usual) * len(stored.matrix) >= LEAST_PAIRS:
-            heads = stored.heads.rows[first:last]
+            heads = _take_rows(stored.heads.rows, rows)
             short = form._replace(x=cover(form.x, stored.heads.basis, 1 if form.is_above else -1))
             if _leaves_few(short, heads):
-                form, others, sure = short, heads, None
-        for begin in range(0, last - first, TILE_ROWS):
+                form, vectors, sure = short, heads, None
+        for begin in range(0, len(rows), TILE_ROWS):
             part = slice(begin, begin + TILE_ROWS)
-            for found, column, is_proved in _select(form, sure, others, part, capacity):
-                yield Proposal(usual[found], stored.rows[first:last][part][column], is_proved)
+            for found, column, is_proved in _select(form, sure, vectors, part, capacity):
+                yield Proposal(usual[found], other_usual[part][column], is_proved)
 
     def propose_nearest(self, search: NearestSearch, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
         seekers, others = search.seekers, search.others
@@ -259,9 +245,9 @@ class VectorMeasure(PairMeasure):
             # 3. NULL is the last. Only seekers without k other partners may need it.
             yield from pair_all(mine[best[:, 0] == -np.inf], every[is_last], capacity)
 
-    def _are_last(self, vectors: Vectors, rows: Int64s) -> npt.NDArray[np.bool_]:
+    def _are_last(self, vectors: Vectors, rows: Int64s) -> Bools:
         """Whether the value of any pair with each of these rows is surely NULL."""
-        found: npt.NDArray[np.bool_] = (vectors.places[rows] < 0) & ~np.isin(rows, vectors.others)
+        found: Bools = vectors.is_null[rows]
         return found
 
     @abstractmethod
@@ -307,7 +293,7 @@ class Cosine(VectorMeasure):
         x = matrix / (norms if is_descending else -norms)[:, None]
         return _make_scores(x, 1 / others, -error, error, np.zeros(len(matrix)))
 
-    def _are_last(self, vectors: Vectors, rows: Int64s) -> npt.NDArray[np.bool_]:
+    def _are_last(self, vectors: Vectors, rows: Int64s) -> Bools:
         return super()._are_last(vectors, rows) | np.isin(rows, vectors.zeros)
 
 
