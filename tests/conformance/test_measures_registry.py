@@ -1,12 +1,16 @@
 """Every measure of the registry proposes all pairs that satisfy a comparison, and all of the nearest."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.support.measured_values import draw_columns
+from tests.support.oracle import COMPARE, rank
+from thetastream.core import row_limit
 from thetastream.core.condition import RankedPair
 from thetastream.core.errors import PredicateError
 from thetastream.core.how import MeasuredRanking, select_nearest
@@ -20,9 +24,14 @@ from thetastream.core.measure import (
     Values,
     compare,
 )
+from thetastream.core.row_limit import RowLimit, read_thresholds
+from thetastream.core.sides import Side
+from thetastream.index import tiles
+from thetastream.index.base import MeasuredSearch, Search, Span
 from thetastream.index.measures import REGISTRY, scores
 from thetastream.index.measures import vectors as vectors_module
 from thetastream.index.measures.ranges import Outside
+from thetastream.index.tiles import match_tiles
 
 MEASURES = [*REGISTRY.values(), Outside()]
 OPS = ("<", "<=", ">", ">=")
@@ -48,7 +57,7 @@ def compute(
 
 def choose_limit(random: np.random.Generator, values: np.ndarray) -> float:
     """Choose a value of a pair or the number beside it, or another number."""
-    limit = float(random.choice([-1.0, 0.0, 0.3, 1.0, 2.0, 2.5, math.inf]))
+    limit = float(random.choice([-1.0, 0.0, 0.3, 1.0, 2.0, 2.5, math.inf, -math.inf]))
     if len(values) and random.integers(3):
         limit = float(values[random.integers(len(values))])
         limit = float(np.nextafter(limit, random.choice([-9e9, 9e9]))) if random.integers(2) else limit
@@ -97,6 +106,66 @@ def check_comparison(measure: PairMeasure, seed: int) -> None:
     assert wanted <= {*proposed}
     assert {*proved} <= true
     assert all(start <= s < stop for _, s in proposed)
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda one: one.name)
+@pytest.mark.parametrize("seeds", SEEDS, ids=["few", "many"])
+def test_all_pairs_within_thresholds_are_proposed(
+    measure: PairMeasure, seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_limit, "LEAST_ROWS", 4)
+    for name, value in {"SMALL": 0, "TILE_PROBES": 9}.items():
+        monkeypatch.setattr(tiles, name, value)
+    for seed in seeds:
+        if not measure.is_test:
+            check_thresholds(measure, seed)
+
+
+def check_thresholds(measure: PairMeasure, seed: int) -> None:
+    """Each row of one side has a threshold. Some are NULL or NaN, and some are equal."""
+    random = np.random.default_rng([seed, len(measure.name)])
+    left, right = draw_columns(measure, random, *random.integers(0, 26, 2))
+    i, j = (part.ravel() for part in np.indices((len(left), len(right))))
+    found, is_fatal = compute(measure, left, i, right, j)
+    if is_fatal.any():
+        return
+    side = Side(random.integers(2))
+    n_distinct, kinds = random.integers(1, 9), [None, math.nan, math.inf, -math.inf]
+    distinct = [choose_limit(random, found.values) for _ in range(n_distinct)]
+    distinct += [kinds[random.integers(4)] for _ in range(random.integers(3))]
+    drawn = pa.array(
+        [distinct[n] for n in random.integers(len(distinct), size=(len(left), len(right))[side])]
+    )
+    column = drawn.cast(pa.float64())
+    limit = RowLimit(measure, OPS[random.integers(4)], side)
+    places = random.permutation(len(left))
+    every = np.zeros(len(left), dtype=np.int64), np.full(len(left), len(right), dtype=np.int64)
+    thresholds = read_thresholds(column)
+    measured = MeasuredSearch(limit, measure.derive(left), places, measure.derive(right), thresholds)
+    run: Any = SimpleNamespace(offsets=np.arange(len(right) + 1))
+    pieces = match_tiles(run, Search(Span(*every), {}, measured=measured), 7)
+    assert pieces is not None
+    proposed, proved = [], []
+    for one in pieces:
+        assert len(one.probes) <= 7
+        pairs = [*zip(places[one.probes].tolist(), one.stored.tolist(), strict=True)]
+        proposed += pairs
+        proved += pairs if one.is_proved else []
+    assert len({*proposed}) == len(proposed)
+    values = [SimpleNamespace(value=encode(rows, at)) for rows, at in ((left, i), (right, j))]
+    values[side].threshold = encode(column, (i, j)[side])
+    is_true = limit(*values)
+    own = column.to_pylist()
+    for p, s, value, is_null, is_in in zip(i, j, found.values, found.is_null, is_true, strict=True):
+        one = own[(p, s)[side]]
+        wanted = not is_null and one is not None and COMPARE[limit.op](rank(float(value)), rank(one))
+        assert is_in == wanted
+    true = {*zip(i[is_true].tolist(), j[is_true].tolist(), strict=True)}
+    assert {*proved} <= true <= {*proposed}
+
+
+def encode(column: pa.Array, rows: Int64s) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(rows), column)
 
 
 @pytest.mark.parametrize("measure", [one for one in MEASURES if one.ranks], ids=lambda one: one.name)

@@ -40,16 +40,13 @@ def holds(condition: Condition, left: Row, right: Row) -> bool:
         if a is None or b is None or rank(a) != rank(b):
             return False
     for pair in condition.measured:
-        if not _is_within(pair.limit, left[pair.columns[0]], right[pair.columns[1]]):
+        limits = [row[name] for row, name in zip(rows, pair.thresholds, strict=True) if name is not None]
+        limit = pair.limit.value if isinstance(pair.limit, MeasureLimit) else limits[0]
+        found = measure(pair.limit.measure.name, left[pair.columns[0]], right[pair.columns[1]])
+        if found is None or limit is None or not COMPARE[pair.limit.op](rank(found), rank(limit)):
             return False
     dimensions = [*condition.dimensions, *([condition.window] if condition.window else [])]
     return all(_inside(condition, dimension, value) for dimension in dimensions)
-
-
-def _is_within(limit: MeasureLimit, left: Sequence[float] | None, right: Sequence[float] | None) -> bool:
-    """Whether a measure of two vectors of small integers is within its limit."""
-    value = measure(limit.measure.name, left, right)
-    return value is not None and bool(COMPARE[limit.op](value, limit.value))
 
 
 def measure(name: str, left: Sequence[float] | None, right: Sequence[float] | None) -> float | None:

@@ -24,6 +24,7 @@ from thetastream.core.condition import (
     SideSpec,
 )
 from thetastream.core.measure import MeasureLimit
+from thetastream.core.row_limit import RowLimit
 from thetastream.core.sides import Side
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import Indexable, IndexSpec
@@ -68,6 +69,8 @@ class Case:
         vectors = [pair.columns[side] for pair in self.condition.measured]
         vectors += [] if self.condition.ranked is None else [self.condition.ranked.columns[side]]
         fields += [pa.field(name, pa.list_(pa.float32())) for name in dict.fromkeys(vectors)]
+        thresholds = (pair.thresholds[side] for pair in self.condition.measured)
+        fields += [pa.field(name, pa.float64()) for name in thresholds if name is not None]
         batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
         for name, column in (more or {}).items():
             batch = batch.append_column(name, column)
@@ -164,15 +167,27 @@ def conditions(draw: st.DrawFn, keys: tuple[Key, ...] | None = None) -> Conditio
 
 @st.composite
 def measure_vectors(draw: st.DrawFn, condition: Condition) -> Condition:
-    """Add a measure of the vectors in a column ``v`` of both sides to a condition."""
-    measure = draw(st.sampled_from(OF_VECTORS))
-    limit = MeasureLimit(measure, draw(st.sampled_from(["<", "<=", ">", ">="])), draw(st.integers(-4, 8)) / 4)
-    pair = MeasuredPair(("v", "v"), limit)
-    left, right = (replace(side, columns=(*side.columns, "v")) for side in condition.sides)
+    """Add a measure of the vectors in a column ``v`` of both sides to a condition. Its limit is a constant,
+    or a column ``least`` of one side."""
+    measure, op = draw(st.sampled_from(OF_VECTORS)), draw(st.sampled_from(["<", "<=", ">", ">="]))
+    side = draw(st.sampled_from([None, *Side]))
+    if side is None:
+        pair = MeasuredPair(("v", "v"), MeasureLimit(measure, op, draw(st.integers(-4, 8)) / 4))
+    else:
+        own = ("least", None) if side is Side.LEFT else (None, "least")
+        pair = MeasuredPair(("v", "v"), RowLimit(measure, op, side), own)
+    left, right = (
+        replace(spec, columns=(*spec.columns, "v", *([] if name is None else [name])))
+        for spec, name in zip(condition.sides, pair.thresholds, strict=True)
+    )
     return replace(condition, sides=(left, right), measured=(pair,), predicates=(pair.check,))
 
 
 OF_VECTORS = [measure for measure in MEASURES.values() if isinstance(measure, VectorMeasure)]
+THRESHOLDS = st.one_of(
+    st.integers(-4, 8).map(lambda n: n / 4),
+    st.sampled_from([None, float("nan"), float("inf"), float("-inf")]),
+)
 VECTORS = st.one_of(st.none(), st.lists(st.integers(-2, 2).map(float), min_size=3, max_size=3))
 
 
@@ -210,6 +225,7 @@ def cases(draw: st.DrawFn, has_measures: bool = True) -> Case:
                 "t": draw(st.integers(-5, 40)),
                 **{key.column: draw(values(key)) for key in condition.sides[side].keys},
                 **{pair.columns[side]: draw(VECTORS) for pair in condition.measured},
+                **{name: draw(THRESHOLDS) for pair in condition.measured if (name := pair.thresholds[side])},
             }
             for _ in range(draw(st.integers(0, 6)))
         ]

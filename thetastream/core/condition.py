@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from thetastream.core.columns import SIGN, VERSION_GONE, VERSION_ORDER
 from thetastream.core.measure import MeasureLimit, PairMeasure
+from thetastream.core.row_limit import RowLimit
 from thetastream.core.sides import Side
 
 TIME = -1
@@ -39,6 +40,8 @@ SUBINDEXES_PER_WINDOW = 10
 after they have left it."""
 VALUE = "value"
 """The name under which a comparison gets the values of each side."""
+THRESHOLD = "threshold"
+"""The name under which a comparison gets the thresholds of a side."""
 _COMPARE = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
@@ -150,10 +153,12 @@ class PythonPredicate:
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """A measure of a left and a right block column that is compared with a constant."""
+    """A measure of a left and a right block column that is compared with a constant or with thresholds."""
 
     columns: tuple[str, str]
-    limit: MeasureLimit
+    limit: MeasureLimit | RowLimit
+    thresholds: tuple[str | None, str | None] = (None, None)
+    """The block column of the side that has thresholds."""
 
     @property
     def check(self) -> PythonPredicate:
@@ -161,8 +166,11 @@ class MeasuredPair:
         left, right = self.columns
         # A dot would end the name of a module.
         name = f"{left} {right} {self.limit}".replace(".", "_")
-        columns = ((VALUE, left),), ((VALUE, right),)
-        return PythonPredicate(name, self.limit, ("left", "right"), columns, is_encoded=True)
+        own, others = (
+            ((VALUE, column), *(() if threshold is None else ((THRESHOLD, threshold),)))
+            for column, threshold in zip(self.columns, self.thresholds, strict=True)
+        )
+        return PythonPredicate(name, self.limit, ("left", "right"), (own, others), is_encoded=True)
 
 
 @dataclass(frozen=True)

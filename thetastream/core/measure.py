@@ -34,10 +34,17 @@ _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operato
 
 
 class Values(NamedTuple):
-    """The values of n pairs."""
+    """The values of n pairs, or of n rows."""
 
     values: Floats
     is_null: Bools
+
+    def take(self, rows: Int64s) -> "Values":
+        """Return the values at these positions."""
+        return Values(self.values[rows], self.is_null[rows])
+
+
+NO_VALUES = Values(np.zeros(0), np.zeros(0, dtype=np.bool_))
 
 
 class Derived(Protocol):
@@ -333,23 +340,30 @@ class MeasureLimit:
 
     def __call__(self, left: SimpleNamespace, right: SimpleNamespace) -> Bools:
         """Return for each candidate whether the comparison is true. Values are dictionary-encoded columns."""
-        (mine, mine_rows), (theirs, their_rows) = (
-            (side.value.dictionary, side.value.indices.to_numpy(zero_copy_only=False))
-            for side in (left, right)
-        )
-        found = self.measure.compute(mine, mine_rows, theirs, their_rows)
-        return compare(found, self.op, self.value)
+        return compare(compute_candidates(self.measure, left, right), self.op, self.value)
 
 
-def compare(found: Values, op: str, limit: float) -> Bools:
-    """Compare values as Spark does: NaN is the greatest value, and NULL is never true.
+def compute_candidates(measure: PairMeasure, left: SimpleNamespace, right: SimpleNamespace) -> Values:
+    """Compute the values of candidates, of which each side has the dictionary-encoded column ``value``."""
+    (mine, mine_rows), (theirs, their_rows) = (
+        (side.value.dictionary, side.value.indices.to_numpy(zero_copy_only=False)) for side in (left, right)
+    )
+    return measure.compute(mine, mine_rows, theirs, their_rows)
+
+
+def compare(found: Values, op: str, limit: float | Floats) -> Bools:
+    """Compare values with a limit, or with one for each of them, as Spark does: NaN equals NaN and is the
+    greatest value, and NULL is never true.
 
     >>> found = Values(np.array([0.5, np.nan, 1.0]), np.array([False, False, True]))
     >>> compare(found, ">=", 0.9), compare(found, "<", 0.9)
     (array([False,  True, False]), array([ True, False, False]))
+    >>> compare(found, "<", np.nan), compare(found, ">=", np.nan)
+    (array([ True, False, False]), array([False,  True, False]))
     """
     with np.errstate(invalid="ignore"):
         is_true: Bools = _COMPARE[op](found.values, limit)
-    if op in (">", ">="):
-        is_true = is_true | np.isnan(found.values)
-    return is_true & ~found.is_null
+    is_nan, are_nan = np.isnan(found.values), np.isnan(limit)
+    greatest = {">": is_nan & ~are_nan, ">=": is_nan, "<": ~is_nan & are_nan, "<=": are_nan}
+    result: Bools = (is_true | greatest[op]) & ~found.is_null
+    return result

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from thetastream.core.condition import TIME, Condition, RankedPair
 from thetastream.core.keys import HIGHEST, Int64s
-from thetastream.core.measure import MeasureLimit
+from thetastream.core.measure import NO_VALUES, MeasureLimit, Values
+from thetastream.core.row_limit import RowLimit
 from thetastream.core.sides import Side
 from thetastream.index.zones import find_levels
 
@@ -80,7 +81,7 @@ class Indexable(NamedTuple):
     """Pairs of one-sided dimensions, of which one bounds stored tuples from above and the other one from
     below, over different keys of one domain: the overlap of intervals."""
     has_measure: bool = False
-    """Whether a measure is compared with a constant, or ranks partners."""
+    """Whether a measure is compared with a constant or with thresholds, or ranks partners."""
 
     @classmethod
     def of(cls, condition: Condition) -> "Indexable":
@@ -192,15 +193,19 @@ class StoredRows(Protocol):
 
 
 class MeasuredSearch(NamedTuple):
-    """A measure of probes and stored rows that is compared with a constant."""
+    """A measure of probes, its left operands, and stored rows that is compared with a constant or with
+    thresholds."""
 
-    limit: MeasureLimit
+    limit: MeasureLimit | RowLimit
     probes: Any
     """What ``PairMeasure.derive`` returned for the probes."""
     places: Int64s
     """For each probe, its row in ``probes``."""
     stored: Any
     """What ``PairMeasure.derive`` returned for the stored rows."""
+    thresholds: Values = NO_VALUES
+    """The thresholds of a ``RowLimit``: those of the rows of ``probes`` if its side is the left one, or else
+    those of the stored rows."""
 
 
 class RankedSearch(NamedTuple):

@@ -12,7 +12,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from thetastream.core.keys import HIGHEST, Int64s
-from thetastream.core.measure import LimitSearch, NearestSearch, Ranges, list_ranges
+from thetastream.core.measure import (
+    Floats,
+    LimitSearch,
+    MeasureLimit,
+    NearestSearch,
+    Proposal,
+    Ranges,
+    list_ranges,
+    pair_all,
+)
+from thetastream.core.row_limit import LimitBlock, RowLimit
+from thetastream.core.sides import Side
 from thetastream.index.base import (
     Fit,
     Indexable,
@@ -80,10 +91,10 @@ def match_tiles(run: StoredRows, search: Search, capacity: int) -> Iterator[Pair
 
 
 def _match_limit(run: StoredRows, search: Search, measured: MeasuredSearch, capacity: int) -> Iterator[Pairs]:
-    limit, derived, places, stored = measured
     # 1. Order the probes by the rows that they visit, and cut tiles where the rows of two probes are apart.
+    #    Then order them by their thresholds, so that those of a tile are similar.
     first, last = run.offsets[search.buckets.low], run.offsets[search.buckets.high]
-    order = np.lexsort((last, first))
+    order = np.lexsort((*_list_thresholds(measured), last, first))
     order = order[(last > first)[order]]
     starts, ends, lows, highs = _cut_tiles(first[order], last[order], TILE_PROBES)
     is_small = (ends - starts) * (highs - lows) < SMALL
@@ -97,13 +108,45 @@ def _match_limit(run: StoredRows, search: Search, measured: MeasuredSearch, capa
         probes = order[starts[tile] : ends[tile]]
         visited = np.arange(lows[tile], highs[tile])
         n_candidates = len(probes) * len(visited)
-        compared = LimitSearch(limit, derived, places[probes], stored, visited)
-        for near, far, is_proved in limit.measure.propose(compared, capacity):
-            found, rows = probes[near], visited[far]
+        for found, rows, is_proved in _propose(measured, probes, visited, capacity):
             is_visited = (rows >= first[found]) & (rows < last[found])
             pairs = _check(run, search, found[is_visited], rows[is_visited], n_candidates)
             yield pairs._replace(is_proved=is_proved)
             n_candidates = 0
+
+
+def _list_thresholds(measured: MeasuredSearch) -> list[Floats]:
+    """List the thresholds of probes, if these have any."""
+    limit = measured.limit
+    has_thresholds = isinstance(limit, RowLimit) and limit.side is Side.LEFT
+    return [measured.thresholds.values[measured.places]] if has_thresholds else []
+
+
+def _propose(measured: MeasuredSearch, probes: Int64s, rows: Int64s, capacity: int) -> Iterator[Proposal]:
+    """Propose pairs of these probes and stored rows, by their numbers."""
+    for block, mine, theirs in _cut_blocks(measured, probes, rows):
+        if block.limit is None:
+            for pairs in pair_all(mine, theirs, capacity):
+                yield Proposal(*pairs)
+            continue
+        search = LimitSearch(block.limit, measured.probes, measured.places[mine], measured.stored, theirs)
+        for near, far, is_proved in block.limit.measure.propose(search, capacity):
+            yield Proposal(mine[near], theirs[far], is_proved and block.is_exact)
+
+
+def _cut_blocks(
+    measured: MeasuredSearch, probes: Int64s, rows: Int64s
+) -> Iterator[tuple[LimitBlock, Int64s, Int64s]]:
+    """Cut the probes, or the stored rows, where they have similar thresholds. A constant needs no cut."""
+    limit = measured.limit
+    if isinstance(limit, MeasureLimit):
+        yield LimitBlock(limit, rows, is_exact=True), probes, rows
+    elif limit.side is Side.LEFT:
+        for block in limit.cut(measured.thresholds.take(measured.places[probes])):
+            yield block, probes[block.rows], rows
+    else:
+        for block in limit.cut(measured.thresholds.take(rows)):
+            yield block, probes, rows[block.rows]
 
 
 def _match_nearest(run: StoredRows, search: Search, ranked: RankedSearch, capacity: int) -> Iterator[Pairs]:

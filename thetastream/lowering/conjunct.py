@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from thetastream.conditions import Phrase
 from thetastream.core.condition import Domain, ExactBand, ExactOrder
 from thetastream.core.measure import MeasureLimit
+from thetastream.core.row_limit import RowLimit
 from thetastream.core.spans import spell
 from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver
@@ -66,11 +67,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measure of a left and a right expression that is compared with a constant."""
+    """A measure of a left and a right expression that is compared with a constant, or with a threshold, which
+    is an expression of one side."""
 
     f: Phrase
     g: Phrase
-    limit: MeasureLimit
+    limit: MeasureLimit | RowLimit
+    thresholds: tuple[Phrase | None, Phrase | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Rewritten:
     checks: list[Check] = field(default_factory=list)
     """Comparisons that are evaluated at the units and not as residuals."""
     measured: list[Measured] = field(default_factory=list)
-    """Comparisons of a measure with a constant."""
+    """Comparisons of a measure with a constant or with a threshold."""
     possible_checks: list[Check] = field(default_factory=list)
     """Comparisons of residuals that units could evaluate."""
     replaceable: dict[str, tuple[Check, ...]] = field(default_factory=dict)

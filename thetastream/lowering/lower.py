@@ -330,7 +330,11 @@ def _build_measured(measured: Measured, rewritten: Rewritten) -> MeasuredPair:
         keys.find_values(phrase)
         for keys, phrase in zip(rewritten.keys, (measured.f, measured.g), strict=True)
     )
-    return MeasuredPair((left, right), measured.limit)
+    mine, theirs = (
+        None if phrase is None else keys.find_values(phrase)
+        for keys, phrase in zip(rewritten.keys, measured.thresholds, strict=True)
+    )
+    return MeasuredPair((left, right), measured.limit, (mine, theirs))
 
 
 # State

@@ -90,7 +90,10 @@ def narrow_results(plan: PhysicalPlan, read: Collection[str]) -> PhysicalPlan:
 
 def _rename_measured(measured: MeasuredPair, names: Sequence[Mapping[str, str]]) -> MeasuredPair:
     left, right = (new.get(column, column) for column, new in zip(measured.columns, names, strict=True))
-    return replace(measured, columns=(left, right))
+    own, others = (
+        column and new.get(column, column) for column, new in zip(measured.thresholds, names, strict=True)
+    )
+    return replace(measured, columns=(left, right), thresholds=(own, others))
 
 
 def list_catalyst_residual(plan: PhysicalPlan) -> tuple[str, ...]:

@@ -4,7 +4,8 @@
     f(l) OP g(r)          -> comparison of two key columns in the type in which Spark compares
     abs(f - g) <= c       -> a band of key columns
     f - g OP c            -> a comparison of key columns and a constant
-    m(f, g) OP c          -> a measure that units compute, for example the similarity of vectors
+    m(f, g) OP c          -> a measure that units compute, for example the similarity of vectors; c is a
+                             constant or an expression of one stream
     NOT BETWEEN           -> the same, of a value and an interval
     bounds on event times -> the window, if f - g, or e of abs(e) <= c, follows l.ts - r.ts
     anything else         -> residual, a filter behind the join
@@ -114,10 +115,10 @@ def _rewrite_part(conjunct: Conjunct, comparison: Comparison) -> str | None:
         return None
     if narrow_window(conjunct, comparison):
         return None
+    if conjunct.out.has_measures and rewrite_measure(conjunct, comparison):
+        return None
     difference = None
     if comparison.limit is None and sorted(map(len, named)) == [0, 2]:
-        if conjunct.out.has_measures and rewrite_measure(conjunct, comparison):
-            return None
         difference = read_difference(comparison, conjunct.query.aliases)
     if difference is not None:
         f, op, g = difference.f, difference.op, difference.g

@@ -1,6 +1,7 @@
 """Reads measures, and rewrites conjuncts that units evaluate by a measure:
 
     m(f(l), g(r)) OP c                  a comparison with a constant
+    m(f(l), g(r)) OP h(l)               a comparison with a threshold, an expression of one side
     m(f(l), g(r)), NOT m(f(l), g(r))    a measure that is a boolean
     f(l) NOT BETWEEN g(r) AND h(r)      also NOT (... AND ...), and f(l) < g(r) OR f(l) > h(r)
 
@@ -16,7 +17,9 @@ from thetastream.conditions.forms import match_form
 from thetastream.conditions.names import find_references
 from thetastream.conditions.phrases import FLIPPED, canonicalize
 from thetastream.core.measure import MeasureLimit, PairMeasure
-from thetastream.core.spark_types import DATETIME, is_floating
+from thetastream.core.row_limit import RowLimit
+from thetastream.core.sides import Side
+from thetastream.core.spark_types import DATETIME, FLOATING, INTEGRAL, is_floating
 from thetastream.index.measures import REGISTRY
 from thetastream.index.measures.ranges import Outside
 from thetastream.lowering.conjunct import Conjunct, Measured
@@ -63,18 +66,37 @@ def _check_call(
 
 
 def rewrite_measure(conjunct: Conjunct, comparison: Comparison) -> bool:
-    """Rewrite ``m(f, g) OP c``; return whether the comparison has this form."""
-    call, op, other = comparison.f, comparison.op, comparison.g
-    if find_references(other, conjunct.query.aliases):
-        call, op, other = other, FLIPPED[op], call
-    found = read_measure(call, conjunct.query, conjunct.resolver)
-    if found is None or found.problem is not None or op not in ("<", "<=", ">", ">="):
+    """Rewrite ``m(f, g) OP c``, where c is a constant or reads one stream; return whether the comparison has
+    this form."""
+    query, resolver = conjunct.query, conjunct.resolver
+    call, op, other = _put_call_first(comparison, query.aliases)
+    named = find_references(other, query.aliases)
+    if len(find_references(call, query.aliases)) < 2 or len(named) > 1 or op not in ("<", "<=", ">", ">="):
         return False
-    limit = None if found.measure.is_test else _find_limit(call.text, other.text, conjunct)
-    if limit is None:
+    found = read_measure(call, query, resolver)
+    if found is None or found.problem is not None or found.measure.is_test:
         return False
-    _add_measured(conjunct, found.arguments, MeasureLimit(found.measure, op, limit))
-    return True
+    if not named:
+        value = _find_limit(call.text, other.text, conjunct)
+        if value is not None:
+            _add_measured(conjunct, found.arguments, MeasureLimit(found.measure, op, value))
+        return value is not None
+    threshold = _find_threshold(call.text, other.text, named[0], conjunct)
+    if threshold is not None:
+        side = Side(query.aliases.index(named[0]))
+        thresholds = (threshold, None) if side is Side.LEFT else (None, threshold)
+        _add_measured(conjunct, found.arguments, RowLimit(found.measure, op, side), thresholds)
+    return threshold is not None
+
+
+def _put_call_first(comparison: Comparison, aliases: tuple[str, ...]) -> tuple[Phrase, str, Phrase]:
+    """Return the operand that reads both streams, the operator and the other operand."""
+    f, op, g = comparison.f, comparison.op, comparison.g
+    if comparison.limit is not None:
+        if find_references(comparison.limit, aliases):
+            return parse(f"abs(({f.text}) - ({g.text}))"), op, comparison.limit
+        return f, op, g  # with a constant, it is a band of keys
+    return (f, op, g) if len(find_references(f, aliases)) > 1 else (g, FLIPPED[op], f)
 
 
 def rewrite_test(conjunct: Conjunct) -> bool:
@@ -127,12 +149,23 @@ def _find_end(comparison: Comparison, value: Phrase) -> tuple[str, Phrase] | Non
     return None
 
 
-def _add_measured(conjunct: Conjunct, arguments: tuple[Phrase, Phrase], limit: MeasureLimit) -> None:
-    for keys, phrase in zip(conjunct.out.keys, arguments, strict=True):
+def _add_measured(
+    conjunct: Conjunct,
+    arguments: tuple[Phrase, Phrase],
+    limit: MeasureLimit | RowLimit,
+    thresholds: tuple[Phrase | None, Phrase | None] = (None, None),
+) -> None:
+    why = f"units compute {limit.measure.name} as Spark does"
+    parts = zip(conjunct.query.aliases, conjunct.out.keys, arguments, thresholds, strict=True)
+    for alias, keys, phrase, threshold in parts:
         keys.add_values(phrase)
-    conjunct.out.measured.append(Measured(*arguments, limit))
-    more = "; pairs that an index proves to be far are results and are not computed" if limit.is_far else ""
-    conjunct.add_note("measure", f"units compute {limit.measure.name} as Spark does{more}")
+        if threshold is not None:
+            keys.add_values(threshold)
+            why += f"; each row of {alias} has its own threshold"
+    if limit.is_far and thresholds == (None, None):
+        why += "; pairs that an index proves to be far are results and are not computed"
+    conjunct.out.measured.append(Measured(*arguments, limit, thresholds))
+    conjunct.add_note("measure", why)
 
 
 def _find_limit(value: str, limit: str, conjunct: Conjunct) -> float | None:
@@ -146,6 +179,21 @@ def _find_limit(value: str, limit: str, conjunct: Conjunct) -> float | None:
     # A DOUBLE has all whole numbers up to here.
     is_exact = common in ("float", "double") or abs(constant.value) < 1 << 53
     return float(constant.value) if is_exact else None
+
+
+def _find_threshold(value: str, threshold: str, alias: str, conjunct: Conjunct) -> Phrase | None:
+    """Write a threshold as a number that units read as Spark compares it. Return None if units do not
+    compare in its type, or if Catalyst resolves it only with both streams."""
+    resolver = conjunct.resolver
+    type_ = resolver.type_of(threshold, (alias,))
+    common = resolver.type_of(f"coalesce(({value}), ({threshold}))", conjunct.query.aliases)
+    if type_ is None or common not in ("int", "bigint", "float", "double"):
+        return None
+    if common == "bigint" and resolver.type_of(value, conjunct.query.aliases) == "bigint":
+        # A DOUBLE does not have all of these values.
+        return None
+    is_read = type_ in INTEGRAL | FLOATING and (common != "float" or type_ == "float")
+    return parse(threshold if is_read else f"CAST(CAST(({threshold}) AS {common}) AS DOUBLE)")
 
 
 def _computes_as_units(measure: PairMeasure, resolver: Resolver) -> bool:

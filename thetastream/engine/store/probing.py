@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from thetastream.core.blocks import RowFacts, cut_pairs
 from thetastream.core.condition import TIME
 from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.row_limit import read_thresholds
 from thetastream.core.sides import Side
 from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
 from thetastream.engine.store.run import Run, search
@@ -118,14 +119,19 @@ def _find_touching(plan: IndexPlan, run: Run, box: Box) -> npt.NDArray[np.bool_]
 
 
 def _prepare_measure(plan: IndexPlan, run: Run, facts: RowFacts, places: Int64s) -> MeasuredSearch | None:
-    """Prepare the first measure that the condition compares with a constant, if there is one."""
+    """Prepare the first measure that the condition compares with a limit, if there is one."""
     if not plan.condition.measured:
         return None
     one = plan.condition.measured[0]
-    mine, theirs = one.columns[plan.stored.other], one.columns[plan.stored]
     limit = one.limit if plan.stored is Side.RIGHT else one.limit.mirrored
-    measure = limit.measure
-    return MeasuredSearch(limit, facts.derive(measure, mine), places, run.facts.derive(measure, theirs))
+    sides = (facts, plan.stored.other), (run.facts, plan.stored)
+    mine, theirs = (rows.derive(limit.measure, one.columns[side]) for rows, side in sides)
+    found = MeasuredSearch(limit, mine, places, theirs)
+    for rows, side in sides:
+        column = one.thresholds[side]
+        if column is not None:
+            found = found._replace(thresholds=read_thresholds(rows.batch.column(column)))
+    return found
 
 
 def _open_heaps(plan: IndexPlan, n: int) -> npt.NDArray[np.float32] | None:

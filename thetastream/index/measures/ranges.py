@@ -3,7 +3,7 @@
 Stored values lie in order, so those inside of an interval lie side by side, and the others before and behind
 them. Of stored intervals, those that do not contain a value end before it or begin behind it. So the results
 are ranges of rows, and none of them is computed. In the other direction, ``abs(left - right) <= c`` is a
-band, which an index of keys answers.
+band, which an index of keys answers. With a threshold of one side instead of c, it is a measure.
 
 *Rounding.* A difference of numbers in floating point is rounded, so pairs near the limit are computed.
 """
@@ -85,7 +85,7 @@ class Difference(PairMeasure):
     def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
         limit, roundoff = search.limit, search.probes.roundoff
         known, others = search.find_known()
-        if not limit.is_far or abs(limit.value) > MOST:
+        if abs(limit.value) > MOST:
             for pairs in pair_all(known, others, capacity):
                 yield Proposal(*pairs)
             return
@@ -96,19 +96,17 @@ class Difference(PairMeasure):
         for some, all_others in ((known[~is_usual], others), (known[is_usual], others[~are_usual])):
             for pairs in pair_all(some, all_others, capacity):
                 yield Proposal(*pairs)
-        # 2. Find where the others begin and end to be near.
+        # 2. Find where the others begin and end to be near, and to be near in spite of a rounding.
         known, others, mine, theirs = known[is_usual], others[are_usual], mine[is_usual], theirs[are_usual]
         order = np.argsort(theirs, kind="stable")
-        outer = _cut(mine, theirs[order], limit, roundoff)
-        inner = _cut(mine, theirs[order], limit, -roundoff) if roundoff else outer
+        first, last = _cut(mine, theirs[order], limit, roundoff)
+        near = _cut(mine, theirs[order], limit, -roundoff) if roundoff else (first, last)
+        begin, end = (np.clip(edge, first, last) for edge in near)
         n = np.full(len(known), len(others))
-        for first, last, is_proved in (
-            (np.zeros_like(n), outer[0], True),
-            (outer[1], n, True),
-            (outer[0], np.minimum(inner[0], outer[1]), False),
-            (np.maximum(inner[1], np.minimum(inner[0], outer[1])), outer[1], False),
-        ):
-            for found, at in list_ranges(first, last, capacity):
+        proved = ((np.zeros_like(n), first), (last, n)) if limit.is_far else ((begin, end),)
+        pieces = *((*one, True) for one in proved), (first, begin, False), (end, last, False)
+        for start, stop, is_proved in pieces:
+            for found, at in list_ranges(start, stop, capacity):
                 yield Proposal(known[found], others[order[at]], is_proved)
 
 
@@ -117,10 +115,10 @@ def _cut(
 ) -> tuple[Int64s, Int64s]:
     """Find for each number the first number that is near, and the first one behind those that are near.
 
-    Numbers are near if their difference does not satisfy the limit. The interval is longer by the relative
-    error ``roundoff``, and shorter if it is negative.
+    Numbers are near if their difference is less than the limit, or equal to it if the limit does not separate
+    these. The interval is longer by the relative error ``roundoff``, and shorter if it is negative.
     """
-    is_strict = limit.op == ">="  # numbers at the limit satisfy it
+    is_strict = limit.op in (">=", "<")
     if mine.dtype == np.int64:
         most = int(np.ceil(limit.value)) - 1 if is_strict else int(np.floor(limit.value))
         low = np.where(mine < LOWEST + most, LOWEST, mine - most)

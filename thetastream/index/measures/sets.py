@@ -213,7 +213,7 @@ class SetMeasure(ScoredMeasure):
         columns = np.full(len(stored.is_null), -1, dtype=np.int64)
         columns[rows] = others
 
-        t = min(limit.value, MOST)
+        t = min(max(limit.value, -1.0), MOST)
         needs = self._find_needs(stored.sizes, stored.lengths, t, is_left=False)
         firsts = stored.sizes - needs + 1
 
