@@ -1,5 +1,7 @@
 """Writes the Jaccard similarity of two arrays as SQL, because the form of SQL is long."""
 
+from thetastream.conditions.tokens import tokenize
+from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
 
 
@@ -24,16 +26,20 @@ def jaccard(left: str, right: str, *, at_least: float) -> str:
     Raises
     ------
     QueryError
-        JACCARD if ``at_least`` is no such number.
+        JACCARD if ``at_least`` is no such number, or another argument is no expression.
 
     Examples
     --------
     >>> jaccard("a.tags", "b.tags", at_least=0.7)
     'try_divide(size(array_intersect(a.tags, b.tags)), size(array_union(a.tags, b.tags))) >= 0.7D'
     """
+    for name, text in (("left", left), ("right", right)):
+        if not isinstance(text, str) or len(tokenize(text).split_at_commas()) != 1 or not text.strip():
+            what = f"{name} of th.jaccard must be one expression of Spark SQL, an array of one stream"
+            raise QueryError("JACCARD", f"{what}, as in 'a.tags', not {describe_given(text)}")
     is_number = isinstance(at_least, int | float) and not isinstance(at_least, bool)
     if not is_number or not 0 < at_least <= 1:
-        what = f"at_least of th.jaccard must be a number greater than 0 and at most 1, not {at_least!r}"
-        raise QueryError("JACCARD", what)
+        what = "at_least of th.jaccard must be a number greater than 0 and at most 1"
+        raise QueryError("JACCARD", f"{what}, not {describe_given(at_least)}")
     shared, united = (f"size(array_{name}({left}, {right}))" for name in ("intersect", "union"))
     return f"try_divide({shared}, {united}) >= {float(at_least)!r}D"

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thetastream.conditions.python import NUMPY, Predicate, predicate
+from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
 from thetastream.core.sphere import METRES, RADIUS_M
 
@@ -113,7 +114,8 @@ def within_metres(lat: str, lon: str, other_lat: str, other_lon: str, metres: fl
     """  # noqa: E501
     is_number = isinstance(metres, int | float) and not isinstance(metres, bool)
     if not is_number or not 0 < metres < math.inf:
-        raise QueryError("WITHIN_METRES", f"metres must be a positive number, not {metres!r}")
+        what = f"metres must be a positive number, as in 500, not {describe_given(metres)}"
+        raise QueryError("WITHIN_METRES", what)
     points = _read_points(lat, lon, other_lat, other_lon)
     if isinstance(points, str):
         raise QueryError("WITHIN_METRES", points)
@@ -171,7 +173,7 @@ def _read_points(*texts: str) -> list[list[tuple[str, str]]] | str:
     columns = [_read_column(text) for text in texts]
     for text, column in zip(texts, columns, strict=True):
         if column is None:
-            return f"a point is given by columns, as in 'a.lat', not by {text!r}"
+            return f"a point is given by columns, as in 'a.lat', not by {describe_given(text)}"
     points = [[column for column in columns[n : n + 2] if column] for n in (0, 2)]
     owners = [[alias.casefold() for alias, _ in point] for point in points]
     if owners[0] == owners[1] or any(len({*names}) > 1 for names in owners):
