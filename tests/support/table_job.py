@@ -142,7 +142,7 @@ class TableJob(Job):
         for epoch, files in self.list_files().items():
             tuples = pa.concat_tables(map(pq.read_table, files))
             if not len(tuples):
-                continue  # Epochs at the end of a campaign have no tuples, and nobody has noted their version.
+                continue  # Epochs at the end of a campaign have no tuples, and nobody noted their version.
             ids, x, y = (tuples[name].to_numpy() for name in ("id", "x", "y"))
             for row, low, high, least in zip(*make_rows(read[epoch].n_rows - FEWEST), strict=True):
                 matches = (low <= x) & (x < high) & (y > least)
