@@ -15,7 +15,7 @@ from thetastream.families.pairs.flow import describe_pairs
 from thetastream.lowering.lower import lower
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Query, Resolver, Stream
-from thetastream.lowering.report import format_index
+from thetastream.lowering.report import format_index, format_one_line
 from thetastream.lowering.selectivity import find_aliases
 from thetastream.runtime.lookup_steps import LookupFlow
 
@@ -52,8 +52,10 @@ class LookupPlan:
     def describe(self) -> str:
         """Describe the lookup in a few words."""
         index = format_index(self.physical.indexes[self.table])
-        rule = self.physical.ranking_rule
-        return f"by an index of the table: {index}" + ("" if rule is None else f"; the nearest {rule}")
+        rule, texts = self.physical.ranking_rule, map(format_one_line, self.physical.residual)
+        nearest, behind = "" if rule is None else f"; the nearest {rule}", " and ".join(texts)
+        evaluated = f"; Spark evaluates {behind} for the pairs that it finds" if behind else ""
+        return f"by an index of the table: {index}{nearest}{evaluated}"
 
 
 def plan_lookup(

@@ -42,6 +42,8 @@ def plan(how: How, table: Side) -> LookupFlow:
     inputs = left, right
     planned = plan_lookup(inputs, request.conjuncts, (), how, PlainResolver(inputs), table=table)
     assert isinstance(planned, LookupPlan)
+    evaluated = request.conjuncts[-1].text
+    assert planned.describe().endswith(f"; Spark evaluates {evaluated} for the pairs that it finds")
     flow = planned.flow()
     assert flow.candidates is not None
     assert flow.candidates.residual

@@ -25,7 +25,11 @@ def plan(on: str, by: str, **asked: Any) -> Any:
 def test_later_versions_replace_a_version(by: str, within_us: int | None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnboundedStateWarning)
-        assert plan(BEFORE, by, within_us=within_us).physical.drops_replaced
+        planned = plan(BEFORE, by, within_us=within_us)
+    assert planned.physical.drops_replaced
+    kept = "of b: kept until the watermark has passed a later one with its keys"
+    bound = "" if within_us is None else ", or is 5 seconds past"
+    assert f"{kept}{bound}; replaced ones leave the state" in "\n".join(map(str, planned.explain()))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,9 @@ def test_later_versions_replace_a_version(by: str, within_us: int | None) -> Non
     ],
 )
 def test_other_right_tuples_may_be_partners_later(on: str, by: str) -> None:
-    assert not plan(on, by).physical.drops_replaced
+    planned = plan(on, by)
+    assert not planned.physical.drops_replaced
+    assert "replaced" not in "\n".join(map(str, planned.explain()))
 
 
 @pytest.mark.parametrize(("left", "is_latest"), [("a.ts", True), ("a.x", False)])

@@ -22,7 +22,7 @@ from thetastream.families.pairs.workload import (
 )
 from thetastream.families.request import JoinRequest
 from thetastream.lowering.lower import Lowered
-from thetastream.lowering.physical import SidePlan, compute_lifetimes
+from thetastream.lowering.physical import PhysicalPlan, SidePlan, compute_lifetimes
 from thetastream.lowering.query import RESULT_TIME, Query, Stream
 from thetastream.lowering.report import (
     Fact,
@@ -113,6 +113,16 @@ def _describe_movers(stream: Stream, side: SidePlan) -> str:
     return f"rows move it by {time} if they pass what Spark runs before withWatermark: {what}"
 
 
+def _describe_replacement(physical: PhysicalPlan, life: int | None) -> str:
+    """Describe how long a right tuple is kept that later ones with its keys replace."""
+    k = 1 if physical.ranking is None else physical.ranking.k
+    later = "a later one" if k == 1 else f"{k} later ones"
+    bound = f"until the watermark has passed {later} with its keys"
+    if life is not None:
+        bound += f", or is {spell(life)} past"
+    return f"{bound}; replaced ones leave the state"
+
+
 def _reads(text: str, alias: str, column: str) -> bool:
     """Whether a filter reads a column of its stream."""
     found = find_columns(tokenize(text), alias)
@@ -137,6 +147,8 @@ def _explain_physical(
             bound = f"until the watermark is {spell(life)} past"
         if count is not None:
             bound = f"until {count} later ones have arrived"
+        if physical.drops_replaced and spec is physical.condition.sides[Side.RIGHT]:
+            bound = _describe_replacement(physical, life)
         yield Fact("state", f"of {spec.alias}: kept {bound}")
     yield from explain_watermarks(query.streams, physical.sides)
     for side in physical.how.preserved:
