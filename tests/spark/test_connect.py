@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support import connect_session, faults
@@ -22,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_session(folder: Path, *parts: str) -> dict[str, Any]:
-    """Return what a session has printed."""
+    """Return what a session has printed, and under the key ``log`` what it and its server have logged."""
     environment = faults.environment_of_processes()
     environment = {key: value for key, value in environment.items() if not key.startswith("PYSPARK_GATEWAY")}
     process = subprocess.Popen(
@@ -38,7 +39,7 @@ def run_session(folder: Path, *parts: str) -> dict[str, Any]:
         output, errors = process.communicate(timeout=900)
     assert process.returncode == 0, errors[-6000:]
     answer: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return answer
+    return {**answer, "log": errors}
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,27 @@ def test_same_bag_as_the_oracle(said: dict[str, Any], folder: Path, sink: str) -
 @pytest.mark.slow
 def test_same_bag_through_a_chain(folder: Path) -> None:
     assert bag(run_session(folder, "chain")["chain"]) == faults.oracle(folder)
+
+
+@pytest.mark.slow
+def test_a_table_that_changes_and_is_larger_than_a_host(folder: Path) -> None:
+    """Each epoch reads its version, and the server logs no error."""
+    said = run_session(folder, "table")
+    (first, one, nbytes), (second, two, _) = said["versions"]
+    assert (first, one, second, two) == (0, 1, 1, 2)
+    assert all(0 < used < 100_000 < nbytes for used in said["used"])
+    expected: Counter[Any] = Counter()
+    for number, file in enumerate(sorted((folder / "a").iterdir())[:2]):
+        for row in pq.read_table(file).to_pylist():
+            met = [
+                n
+                for n in range(3000)
+                if n / 10 <= row["x"] < n / 10 + (2 * number + 3) / 20 and row["y"] > 10
+            ]
+            expected.update((row["id"], n) for n in met or [None])
+    assert faults.read_committed(folder / "table-out") == expected
+    assert expected.total() > 2 * ROWS
+    assert "PATH_NOT_FOUND" not in said["log"]
 
 
 def test_answers_per_tuple(said: dict[str, Any], folder: Path) -> None:

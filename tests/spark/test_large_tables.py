@@ -17,7 +17,7 @@ from thetastream.spark.tables.stage import RefusedVersionWarning
 
 N = 1500
 BAND = "a.x >= t.low AND a.x < t.high"
-ROOM = 90_000
+ROOM = 70_000
 """The bytes that a host keeps. The table has a few times as many."""
 
 
@@ -132,11 +132,12 @@ def test_a_divided_table_answers_as_a_whole_one(
     inputs = {"a": s, "t": make_table(spark)}
     columns = [F.col("a.id"), *([F.col("t.n")] if how in ("inner", "left") else [])]
     whole = outcome(th.join(inputs, on, how=how, mailbox=str(tmp_path / "path")), columns, tmp_path)
-    divided = outcome(th.join(inputs, on, how=how, table_cache=ROOM, **shared), columns, tmp_path)
+    room = 35_000 if how in ("semi", "anti") else ROOM  # their tables have fewer columns
+    divided = outcome(th.join(inputs, on, how=how, table_cache=room, **shared), columns, tmp_path)
     assert divided.rows == whole.rows
-    assert whole.rows.total() > 10
+    assert whole.rows.total() > (0 if how == "anti" else 10)
     for one in list_used(divided.metrics):
-        assert 0 < one["used_bytes"] <= ROOM < one["bytes"]
+        assert 0 < one["used_bytes"] <= room < one["bytes"]
     assert all(one["used_bytes"] <= one["bytes"] for one in list_used(whole.metrics))
 
 
@@ -155,7 +156,7 @@ def test_the_nearest_rows_of_a_divided_table(
     assert all(one["used_bytes"] < 60_000 < one["bytes"] for one in list_used(divided.metrics))
 
 
-NAMED = r"\[TABLE_TOO_LARGE\] staged, table 't' has [\d,]+ bytes, and a host keeps 90,000: "
+NAMED = rf"\[TABLE_TOO_LARGE\] staged, table 't' has [\d,]+ bytes, and a host keeps {ROOM:,}: "
 
 
 def test_a_table_that_hosts_cannot_share_is_refused_before_the_start(

@@ -5,9 +5,11 @@ The process prints one JSON object, which ``test_connect.py`` examines.
 
     python -m tests.support.connect_session FOLDER         all but the chain
     python -m tests.support.connect_session FOLDER chain   a chain
+    python -m tests.support.connect_session FOLDER table   a table that changes
 """
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -80,6 +82,36 @@ def join_by_chain(folder: Path) -> dict[str, Any]:
     return {"chain": collect_pairs(chain, "chain")}
 
 
+def join_with_table(folder: Path) -> dict[str, Any]:
+    """Join a stream with a table that changes between two epochs, and that is larger than a host's cache."""
+    spark, path, incoming = open_session(), str(folder / "table"), folder / "incoming"
+    incoming.mkdir()
+    stream = spark.readStream.schema(faults.SCHEMA).parquet(str(incoming))
+    shared: dict[str, Any] = {"mailbox": (folder / "shared").as_uri(), "cache_folder": str(folder / "host")}
+    said: dict[str, Any] = {}
+    for number, file in enumerate(sorted((folder / "a").iterdir())[:2]):
+        shutil.copy(file, incoming)
+        rows = spark.range(3000).selectExpr(
+            "id AS n", "id / 10 AS low", f"id / 10 + {2 * number + 3} / 20 AS high"
+        )
+        rows.write.mode("overwrite").parquet(path)
+        if not number:
+            table = th.Table(path, key="n")
+            inputs, on = {"a": stream, "t": table}, "a.x >= t.low AND a.x < t.high AND a.y > 10"
+            joined = th.join(inputs, on=on, how="left", table_cache="100 KB", **shared)
+        th.stage(table)
+        writer = joined.selectExpr("a.id AS a", "t.n AS b").writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(folder / "table-c")).trigger(availableNow=True)
+        query = writer.start(str(folder / "table-out"))
+        query.awaitTermination()
+    said["versions"] = [[one["epoch"], one["version"], one["bytes"]] for one in th.versions(query)]
+    said["used"] = [entry["tables"]["t"]["used_bytes"] for entry in th.metrics(query) if "tables" in entry]
+    return said
+
+
+PARTS = {"chain": join_by_chain, "table": join_with_table}
+
+
 def main(folder: Path) -> dict[str, Any]:
     spark = open_session()
     said: dict[str, Any] = {"session": type(spark).__module__}
@@ -147,4 +179,4 @@ def main(folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     (place, *parts), sys.argv = sys.argv[1:], sys.argv[:1]
-    print(json.dumps((join_by_chain if parts == ["chain"] else main)(Path(place))))
+    print(json.dumps((PARTS[parts[0]] if parts else main)(Path(place))))

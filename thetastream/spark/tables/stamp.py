@@ -14,6 +14,8 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.lowering.domains import quote
+
 
 class NotReady(Exception):
     """Another program is writing the table. It can be read later."""
@@ -90,6 +92,10 @@ def _list_files(spark: SparkSession, root: str) -> list[tuple[str, str, int]]:
 
 
 def _exists(spark: SparkSession, path: str) -> bool:
+    # A server of Spark Connect logs the trace of an error. EXPLAIN raises none, but has it in its text.
+    rows = spark.sql(f"EXPLAIN SELECT * FROM binaryFile.{quote(path)}").collect()
+    if any("[PATH_NOT_FOUND]" in row[0] for row in rows):
+        return False
     try:
         _ = spark.read.format("binaryFile").load(path).schema
     except AnalysisException as error:
