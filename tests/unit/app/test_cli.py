@@ -1,6 +1,7 @@
 """The command line: its exit codes, and what it prints on standard error."""
 
 import json
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -103,6 +104,8 @@ def test_uvx_runs_the_demo_again_with_its_packages(origin, place, monkeypatch, c
     wanted = ["--python", python, "--from", f"thetastream[demo,serve,java]{place}", "thetastream", "demo"]
     assert (program, command[:3]) == ("/bin/uv", ["/bin/uv", "tool", "run"])
     assert command[3:] == [*wanted, "--rows", "5", "--out", "out/demo", "--serve", "8080"]
+    hint = shlex.join(["uvx", "--from", f"thetastream[demo,serve,java]{place}", "thetastream"])
+    assert demo.name_command(environment) == hint
     # The second run does not start a third one, and neither does the environment of a project.
     for setting in (environment, {"UV_RUN_RECURSION_DEPTH": "1"}):
         with monkeypatch.context() as patched:

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, distribution
@@ -60,12 +61,12 @@ def run_demo(arguments: argparse.Namespace) -> int:
     try:
         from thetastream.app import demo  # needs optional packages
 
-        return demo.run(arguments.rows, arguments.out, arguments.serve)
+        return demo.run(arguments.rows, arguments.out, arguments.serve, name_command(os.environ))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in PACKAGES:
             raise
         extras = "demo" if arguments.serve is None else "demo,serve"
-        if is_run_by_uvx(os.environ):
+        if is_run_by_uvx(os.environ) and _AGAIN not in os.environ:
             # A machine that has uvx may have no Java.
             command = write_command(os.environ[_UV], name_requirement(f"{extras},java"), arguments)
             print(f"Packages of the demo are missing here: {shlex.join(command)}", flush=True)
@@ -75,12 +76,19 @@ def run_demo(arguments: argparse.Namespace) -> int:
 
 
 def is_run_by_uvx(environment: Mapping[str, str]) -> bool:
-    """Whether uvx runs this command, and for the first time.
+    """Whether uvx runs this command.
 
     >>> is_run_by_uvx({"UV": "/bin/uv"}), is_run_by_uvx({"UV": "/bin/uv", "UV_RUN_RECURSION_DEPTH": "1"})
     (True, False)
     """
-    return _UV in environment and not {_UV_RUN, _AGAIN} & environment.keys()
+    return _UV in environment and _UV_RUN not in environment
+
+
+def name_command(environment: Mapping[str, str]) -> str:
+    """Return how the user runs thetastream again, with the packages that show the page of the demo."""
+    if is_run_by_uvx(environment):
+        return shlex.join(["uvx", "--from", name_requirement("demo,serve,java"), "thetastream"])
+    return "thetastream" if shutil.which("thetastream") else sys.argv[0]
 
 
 def write_command(uv: str, requirement: str, arguments: argparse.Namespace) -> list[str]:

@@ -55,10 +55,16 @@ SCHEMA = (
 )
 
 
-def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None = None) -> int:
+def run(
+    rows: int | None = None,
+    out: Path = Path("out/demo"),
+    port: int | None = None,
+    command: str = "thetastream",
+) -> int:
     """Replay the departures through the join; return 0 if DuckDB counts the same number of pairs, else 1.
 
-    With a port, the join and its results are served there, until the user stops the program.
+    With a port, the join and its results are served there, until the user stops the program. ``command`` is
+    how the user runs thetastream again.
 
     Raises
     ------
@@ -102,7 +108,6 @@ def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None 
         if port is None:
             if take_screenshot(out / "pairs", metrics, out / "page.png"):
                 _say(f"page     {out / 'page.png'}")
-            command = "thetastream" if shutil.which("thetastream") else sys.argv[0]
             _say(f"         {command} demo --serve shows the running join and its results in a browser")
         else:
             _say(f"page     http://{HOST}:{port} (Ctrl-C stops it)")
