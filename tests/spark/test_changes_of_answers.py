@@ -124,3 +124,64 @@ def test_a_store_has_the_answers_of_the_rows_that_hold(
         assert run() == {(2, None), (3, None)}
     else:
         assert run() == pairs | alone | ({(None, 13), (None, 14)} if how == "full" else set())
+
+
+def test_an_early_outer_join_of_a_batch_is_the_outer_join(spark: SparkSession) -> None:
+    left = spark.createDataFrame(ROWS[0], "id INT, price INT, w INT")
+    right = spark.createDataFrame(ROWS[1], "id INT, bid INT, w INT").drop("w")
+    found = th.join({"l": th.changes(left, sign="w"), "r": right}, on=UNITS, how="full", outer="early")
+    assert found.columns == ["l", "r", "_change_type"]
+    rows = found.collect()
+    assert {row["_change_type"] for row in rows} == {"insert"}
+    expected = net(left).alias("l").join(right.alias("r"), F.expr(UNITS), "full").select("l.id", "r.id")
+    assert Counter((row.l and row.l.id, row.r and row.r.id) for row in rows) == Counter(
+        map(tuple, expected.collect())
+    )
+    for asked in ({"how": "inner", "outer": "early"}, {"how": "left", "outer": "soon"}):
+        with pytest.raises(th.QueryError, match="OUTER"):
+            th.plan({"l": left, "r": right}, on=UNITS, **asked)  # type: ignore[arg-type]
+    with pytest.raises(th.QueryError, match=r"OUTER.*Spark evaluates"):
+        th.plan({"l": left, "r": right}, on=f"{UNITS} AND {RESIDUAL}", how="left", outer="early")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_statement", [False, True], ids=["join", "sql"])
+@pytest.mark.parametrize("has_deletes", [False, True], ids=["inserted", "deleted"])
+def test_rows_without_partners_come_at_once_and_are_taken_back(
+    spark: SparkSession, tmp_path: Path, is_statement: bool, has_deletes: bool, only_epochs_with_rows: None
+) -> None:
+    orders, fills = Feed(spark, tmp_path / "l"), Feed(spark, tmp_path / "r")
+    store = th.ParquetStore(str(tmp_path / "store"))
+
+    def run() -> set[tuple[int | None, int | None]]:
+        frames = {"l": orders.open().drop("w"), "r": fills.open()}
+        frames["r"] = th.changes(frames["r"], sign="w") if has_deletes else frames["r"].drop("w")
+        if is_statement:
+            text = "SELECT l.id, r.id AS r FROM l LEFT JOIN r ON l.price = r.price"
+            joined = th.sql(spark, text, frames, outer="early")
+            assert joined.columns == ["id", "r", "_change_type"]
+        else:
+            joined = th.join(frames, on="l.price = r.price", how="left", outer="early")
+            joined = joined.selectExpr("l.id", "r.id AS r", "_change_type")
+        checkpoint = str(tmp_path / "checkpoint")
+        th.write(joined, store, checkpoint=checkpoint, trigger="available now").awaitTermination()
+        rows = [(row["id"], row["r"]) for row in store.read().to_pylist()]
+        assert len(rows) == len(set(rows))
+        return set(rows)
+
+    orders.add((1, 10, 5), (2, 10, 6), (3, 10, 7))
+    fills.add((10, 11, 7))
+    assert run() == {(1, None), (2, None), (3, 10)}
+    fills.add((11, 11, 5), (12, 11, 5))
+    assert run() == {(1, 11), (1, 12), (2, None), (3, 10)}
+    change = store.read_snapshot(2).to_pylist()
+    assert Counter((row["r"], row["_change_type"]) for row in change) == {
+        (None, "delete"): 1,
+        (11, "insert"): 1,
+        (12, "insert"): 1,
+    }
+    if has_deletes:
+        fills.add(deleted=((11, 11, 5), (10, 11, 7)))
+        assert run() == {(1, 12), (2, None), (3, None)}
+        fills.add((13, 20, 7), deleted=((12, 11, 5),))
+        assert run() == {(1, None), (2, None), (3, 13)}

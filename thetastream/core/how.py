@@ -147,6 +147,9 @@ class How:
     loses_partners: bool = False
     """Whether this is a semi join whose partners may be deleted. A tuple is a result when it is decided."""
 
+    is_early: bool = False
+    """Whether preserved tuples without partners are results at once, which their first partner takes back."""
+
     @property
     def partners(self) -> tuple[Side, ...]:
         """The streams in which preserved tuples look for partners.
@@ -159,7 +162,8 @@ class How:
     @property
     def waits(self) -> bool:
         """Whether some answers wait until their tuple is decided."""
-        return self.has_unmatched or self.nearest is not None or self.loses_partners
+        has_decided = self.has_unmatched and not self.is_early
+        return has_decided or self.nearest is not None or self.loses_partners
 
     def over_changes(self, changing: Collection[Side]) -> "How":
         """Return the kind of join if rows of these streams may be deleted.

@@ -17,12 +17,14 @@ from thetastream.engine.answers.spec import (
     AnswersSpec,
     CandidatesSpec,
     DecidingSpec,
+    EarlySpec,
     NearestSpec,
     VersionsSpec,
 )
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.families.options import EARLY
 from thetastream.families.pairs.flow import describe_unit
 from thetastream.families.pairs.plan import TwoStreamPlan, plan_two_streams
 from thetastream.families.request import JoinRequest, Refusal
@@ -99,6 +101,8 @@ class _AnsweringUnits:
     def build(self, model: Model) -> EngineSpec:
         """Build the spec of units that evaluate the whole condition."""
         join = TwoStreamSpec(self.unit, model)
+        if self.how.is_early:
+            return EarlySpec(join, self.how)
         if self.ranking is None:
             return AnswersSpec(join, self.how)
         kind = VersionsSpec if self.drops_replaced else NearestSpec
@@ -163,6 +167,9 @@ class AnswersPlan(TwoStreamPlan):
     @classmethod
     def complete(cls, resolver: Resolver, query: Query, lowered: Lowered) -> tuple[Query, Lowered]:
         raise_problems(find_decision_problems(query, lowered))
+        if query.how.is_early and lowered.physical.residual:
+            what = f"outer={EARLY!r} needs a condition that units evaluate, and Spark evaluates"
+            raise QueryError("OUTER", f"{what} {lowered.physical.residual[0]!r}; leave outer out")
         return carry_residual(query, lowered, resolver)
 
     def _describe_emitted(self) -> str:

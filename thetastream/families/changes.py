@@ -5,14 +5,18 @@ streams without the deleted rows.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.condition import SideSpec
 from thetastream.core.errors import QueryError
+from thetastream.core.how import How
 from thetastream.engine.multiway.graph import JoinGraph
+from thetastream.families.options import EARLY
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.lowering.lower import Lowered
+from thetastream.lowering.query import Stream
 from thetastream.lowering.versions import write_as_of
 from thetastream.models import Chain
 from thetastream.models.base import Model
@@ -25,6 +29,8 @@ def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
     if not changing:
         return
     rows, options = f"rows of {', '.join(changing)} may be deleted", request.options
+    if all(stream.inserts_only for stream in request.streams):
+        rows = f"outer={EARLY!r} takes results back"
     if request.bounds_watermark and len(request.streams) > 2:
         what = f"{rows}, and equal rows of joins before the last one differ in a bound of the watermark"
         yield QueryError("EVERY", f"{what}; leave every out")
@@ -45,7 +51,8 @@ def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
     if options.get("max_units") is not None and not request.how.is_inner:
         what = f"{rows}, and units of two generations would answer equal rows"
         yield QueryError("CANNOT_SCALE", f"{what}; leave max_units out")
-    undeclared = next((one.name for one in request.predicates if not one.is_stable), None)
+    has_deletes = not all(stream.inserts_only for stream in request.streams)
+    undeclared = next((one.name for one in request.predicates if has_deletes and not one.is_stable), None)
     if undeclared is not None:
         what = f"{rows}, and {undeclared!r} may find another answer for the delete than for the insert"
         hint = 'th.stable(predicate, version="1") declares that it never does'
@@ -60,6 +67,27 @@ def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
     if CHANGE_TYPE in (stream.alias.casefold() for stream in request.streams):
         what = f"results of changes have a column {CHANGE_TYPE!r}"
         yield QueryError("INVALID_ALIAS", f"{what}; rename the stream")
+
+
+def answer_early(
+    how: How, streams: Sequence[Stream], is_asked: bool
+) -> tuple[How, tuple[Stream, ...], list[QueryError]]:
+    """Return the kind of join that answers rows without partners at once, and its streams.
+
+    The results are changes, so all streams have signs. Without ``is_asked``, a default of the session is left
+    out if the join has no such rows.
+    """
+    if not how.padded or how.nearest is not None:
+        what = f"outer={EARLY!r} is for rows without partners of left, right and full joins"
+        hint = f"how={how.name!r} has none; leave outer out"
+        return how, tuple(streams), [QueryError("OUTER", f"{what}, and {hint}")] if is_asked else []
+    signed = (
+        stream
+        if stream.change_type is not None
+        else replace(stream, change_type=CHANGE_TYPE, inserts_only=True)
+        for stream in streams
+    )
+    return replace(how, is_early=True), tuple(signed), []
 
 
 def find_versions_problems(request: JoinRequest) -> Iterator[QueryError]:

@@ -12,7 +12,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, cast, get_args, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
 from thetastream.core.arguments import describe_given, read_path
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
@@ -28,6 +39,9 @@ IndexName: TypeAlias = Literal[
 """The names of the index shapes of this package. Another package may add shapes to the registry."""
 Objective: TypeAlias = Literal["both", "throughput", "latency"]
 """What the planner chooses the number of nodes of a ring for (PSP, EDBT 2009, section 5.2)."""
+OuterRows: TypeAlias = Literal["decided", "early"]
+"""When rows of outer joins that have no partner are results."""
+EARLY: Final = "early"
 SESSION_PREFIX = "spark.thetastream."
 """``spark.thetastream.<name>`` gives the session's default of an option."""
 MOST_UNITS = 4096
@@ -129,6 +143,13 @@ def _read_objective(value: object, name: str) -> object:
     if value not in get_args(Objective):
         listed = ", ".join(get_args(Objective))
         raise QueryError("OBJECTIVE", f"{name} must be one of {listed}, not {value!r}")
+    return value
+
+
+def _read_outer(value: object, name: str) -> object:
+    if value not in get_args(OuterRows):
+        listed = " or ".join(map(repr, get_args(OuterRows)))
+        raise QueryError("OUTER", f"{name} must be {listed}, not {describe_given(value)}")
     return value
 
 
@@ -253,6 +274,17 @@ class RunOptions(ScalingOptions, total=False):
             "nothing is dropped",
             _read_shed,
             is_text=False,
+        ),
+    ]
+
+    outer: Annotated[
+        OuterRows | None,
+        Option(
+            "When a row of a left, right or full join is a result without a partner: "
+            '`"decided"`, when no partner can come any more, or `"early"`, at once. '
+            "Its first partner then takes it back, and results are changes.",
+            "decided",
+            _read_outer,
         ),
     ]
 

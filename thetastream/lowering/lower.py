@@ -219,6 +219,8 @@ def _plan_side(
 
 def compute_sign(stream: Stream) -> list[tuple[str, str]]:
     """Return the block column with the sign of a tuple, and its SQL. There is none without deletes."""
+    if stream.inserts_only:
+        return [(SIGN, "CAST(1 AS TINYINT)")]
     return [] if stream.change_type is None else [(SIGN, write_sign(stream.alias, stream.change_type))]
 
 

@@ -92,6 +92,8 @@ class Stream:
     """The aliases of the user's streams, if this is the result of a join of them."""
     change_type: str | None = None
     """The column that says of each row whether it was inserted or deleted. None if rows are only inserted."""
+    inserts_only: bool = False
+    """Whether rows are changes without such a column: all of them are inserted."""
     rules: ChangeRules = LENIENT
     """What ends the query if rows may be deleted."""
     versions: VersionRule | None = None

@@ -5,6 +5,9 @@ With a residual, as Spark evaluates it between two units, a pair must satisfy (7
 A row has a partner if the numbers of its partners add up to more than 0. Rows without partners, and those of
 semi joins whose partners may be deleted, are answers when the watermark is at or after t + 8. So are the
 partners of l with the k least |l.v - r.v|, among those that are there, and ties with the last of them.
+
+Early outer joins answer rows without partners after each epoch, also without a window. All their tuples have
+a sign.
 """
 
 import random
@@ -39,7 +42,7 @@ from thetastream.core.how import HOWS, How, Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
 from thetastream.engine.answers import open_tuples, unit
 from thetastream.engine.answers.nearest import NearestState
-from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
+from thetastream.engine.answers.spec import AnswersSpec, EarlySpec, NearestSpec
 from thetastream.engine.store import chained_index
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -71,20 +74,28 @@ class Run:
     """A run whose answers are summed by row."""
 
     def __init__(
-        self, how: How, model: Model, signed: tuple[bool, bool] = BOTH, has_residual: bool = False
+        self,
+        how: How,
+        model: Model,
+        signed: tuple[bool, bool] = BOTH,
+        has_residual: bool = False,
+        window: int | None = WINDOW,
     ) -> None:
         left, right = (
             replace(
                 spec,
                 computed=(
-                    *([SIGN] if has_deletes else []),
+                    *([SIGN] if has_deletes or how.is_early else []),
                     *([PASSES] if side in how.preserved else []),
                     *([] if how.nearest is None else [RANKED]),
                 ),
             )
             for side, spec, has_deletes in zip(Side, CONDITION.sides, signed, strict=True)
         )
-        case = Case(replace(CONDITION, sides=(left, right)), INDEXES, 2, ())
+        condition = replace(CONDITION, sides=(left, right))
+        if window is None:
+            condition = replace(condition, window=None)
+        case = Case(condition, INDEXES, None if window is None else 2, ())
         spec = UnitSpec(case.condition, case.indexes, case.archive_period_us)
         how = how.over_changes([side for side in Side if signed[side]])
         self._run: LocalRun | TwoUnits
@@ -95,7 +106,8 @@ class Run:
             self._run = TwoUnits(case, how, model, is_chosen, ranking)
             self._first, self._batch = self._run.first, self._run.batch
         else:
-            answers = AnswersSpec(join, how) if ranking is None else NearestSpec(join, how, ranking)
+            kind = EarlySpec if how.is_early else AnswersSpec
+            answers = kind(join, how) if ranking is None else NearestSpec(join, how, ranking)
             self._run = self._first = LocalRun(answers)
             self._batch = case.batch
         self._how, self._signed = how, signed
@@ -143,8 +155,9 @@ class Run:
         if not changes:
             return None
         more = {}
-        if self._signed[side]:
-            more[SIGN] = pa.array([change.sign for change in changes], pa.int8())
+        if self._signed[side] or self._how.is_early:
+            signs = [change.sign if self._signed[side] else 1 for change in changes]
+            more[SIGN] = pa.array(signs, pa.int8())
         if side in self._how.preserved:
             more[PASSES] = pa.array([1 if passes(change.row) else None for change in changes], pa.int8())
         if self._how.nearest is not None:
@@ -158,7 +171,11 @@ def passes(row: Row) -> bool:
 
 
 def replay(
-    history: list[Epoch], how: How, signed: tuple[bool, bool] = BOTH, has_residual: bool = False
+    history: list[Epoch],
+    how: How,
+    signed: tuple[bool, bool] = BOTH,
+    has_residual: bool = False,
+    window: int | None = WINDOW,
 ) -> Iterator[tuple[Epoch, Counter[Answer]]]:
     """Yield each epoch with the answer after it."""
     arrived: tuple[list[Change], list[Change]] = ([], [])
@@ -166,10 +183,10 @@ def replay(
     for epoch in history:
         for side in Side:
             for change in (epoch.left, epoch.right)[side]:
-                if late is None or change.row[1] > late:
+                if window is None or late is None or change.row[1] > late:
                     arrived[side].append(change if signed[side] else Change(change.row, 1))
         both = net(arrived[0]), net(arrived[1])
-        yield epoch, answer(how, both, epoch.watermark, signed, has_residual)
+        yield epoch, answer(how, both, epoch.watermark, signed, has_residual, window)
         late = epoch.watermark
 
 
@@ -179,9 +196,10 @@ def answer(
     watermark: int | None,
     signed: tuple[bool, bool],
     has_residual: bool,
+    window: int | None,
 ) -> Counter[Answer]:
     """Answer two net bags."""
-    in_window, found = matches_in(WINDOW), Counter[Answer]()
+    in_window, found = matches_in(window), Counter[Answer]()
 
     def matches(left: Row, right: Row) -> bool:
         holds = in_window(left, right) and passes(left) and passes(right)
@@ -202,7 +220,7 @@ def answer(
                 found[row, other] += n * m
     for side in how.preserved:
         for row, n in rows[side].items():
-            is_decided = watermark is not None and watermark >= row[1] + WINDOW
+            is_decided = how.is_early or (watermark is not None and watermark >= row[1] + WINDOW)
             has_partner = sum(find_partners(side, row).values()) > 0
             answered: Answer = (row, None) if side is Side.LEFT else (None, row)
             if how.has_unmatched:
@@ -243,8 +261,11 @@ NEAREST = {
 }
 
 
+EARLY = {f"early {name}": replace(HOWS[name], is_early=True) for name in ("left", "right", "full")}
+
+
 def find_how(name: str) -> How:
-    return NEAREST[name] if name in NEAREST else HOWS[name]
+    return {**HOWS, **NEAREST, **EARLY}[name]
 
 
 CASES = [(name, model) for name in (*HOW, *NEAREST) for model in list_models(find_how(name))]
@@ -259,14 +280,17 @@ def check(
     n_epochs: int,
     signed: tuple[bool, bool] = BOTH,
     has_residual: bool = False,
+    window: int | None = WINDOW,
 ) -> None:
-    history, how = draw_history(random.Random(seed), n_epochs, make_row, has_watermark=True), find_how(name)
-    run = Run(how, model, signed, has_residual)
-    for epoch, expected in replay(history, how, signed, has_residual):
+    has_watermark, how = window is not None, find_how(name)
+    history = draw_history(random.Random(seed), n_epochs, make_row, has_watermark=has_watermark)
+    run = Run(how, model, signed, has_residual, window)
+    for epoch, expected in replay(history, how, signed, has_residual, window):
         run.epoch(*epoch)
         assert run.output == expected, seed
-    run.epoch([], [], ALL_DECIDED)
-    assert run.count_pages() == 0
+    if window is not None:
+        run.epoch([], [], ALL_DECIDED)
+        assert run.count_pages() == 0
 
 
 ALL_DECIDED = 10_000
@@ -293,6 +317,31 @@ def test_only_one_stream_has_deletes(name: str, signed: tuple[bool, bool], has_r
 def test_many_histories(name: str, model: Model, signed: tuple[bool, bool], has_residual: bool) -> None:
     for seed in range(100, 103):
         check(name, model, seed, 30, signed, has_residual)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "signed", "window"),
+    [
+        ("early full", Matrix(3, 3, 3, "hash"), BOTH, WINDOW),
+        ("early left", Matrix(3, 1), BOTH, None),
+        ("early right", Split(1), (False, False), WINDOW),
+    ],
+    ids=repr,
+)
+def test_early_answers_are_those_of_the_rows_so_far(
+    name: str, model: Model, signed: tuple[bool, bool], window: int | None
+) -> None:
+    check(name, model, 3, 20, signed, window=window)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [WINDOW, None], ids=["window", "full"])
+@pytest.mark.parametrize("signed", [BOTH, LEFT, RIGHT, (False, False)], ids=["both", "left", "right", "none"])
+@pytest.mark.parametrize("name", EARLY)
+def test_many_early_histories(name: str, signed: tuple[bool, bool], window: int | None) -> None:
+    for model in list_models(EARLY[name]):
+        for seed in range(200, 203):
+            check(name, model, seed, 30, signed, window=window)
 
 
 # Cases by name

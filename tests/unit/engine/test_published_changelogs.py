@@ -3,11 +3,13 @@
 They are those of ``StreamingJoinOperatorTest`` (``flink-table-runtime``): orders are joined with the ways in
 which their lines are shipped, on the number of the line. Rows are events (stream, row, kind), and an update
 names only the new row of its key. After each event, Flink's output adds up to a table. Here, its pairs are
-there after the epoch of the event, and its rows with NULL when they are decided.
+there after the epoch of the event, and its rows with NULL when they are decided; with ``outer="early"``, the
+whole table is there after each epoch.
 
 `docs/reference/comparison.md` has a table of these cases.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -119,13 +121,18 @@ def show(rows: Answer) -> tuple[int, int | None, int | None]:
     return there[2], left and left[0], right and right[0]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_table_after_each_event(name: str) -> None:
+OUTER = [name for name, (how, _) in CASES.items() if how != "inner"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_early"), [*((name, False) for name in CASES), *((name, True) for name in OUTER)]
+)
+def test_the_table_after_each_event(name: str, is_early: bool) -> None:
     how, events = CASES[name]
     run: changes.Run | answers.Run = (
         changes.Run(changes.IN_WINDOW, Biclique(2))
         if how == "inner"
-        else answers.Run(HOWS[how], Matrix(1, 1))
+        else answers.Run(replace(HOWS[how], is_early=is_early), Matrix(1, 1))
     )
     present: dict[tuple[int, int], Row] = {}
     for event in events:
@@ -137,7 +144,7 @@ def test_the_table_after_each_event(name: str) -> None:
         both[event.stream].extend([*old, *new])
         run.epoch(*both)
         present |= {key: row} if new else {}
-        pairs = {line for line in event.table if None not in line}
-        assert {show(rows): n for rows, n in run.output.items()} == dict.fromkeys(pairs, 1)
+        lines = {line for line in event.table if is_early or None not in line}
+        assert {show(rows): n for rows, n in run.output.items()} == dict.fromkeys(lines, 1)
     run.epoch([], [], answers.ALL_DECIDED)
     assert {show(rows): n for rows, n in run.output.items()} == dict.fromkeys(events[-1].table, 1)

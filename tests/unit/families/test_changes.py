@@ -14,8 +14,9 @@ from thetastream.core.how import find_nearest
 from thetastream.core.identity import find_changes
 from thetastream.core.shed import Shed
 from thetastream.core.sides import Side
+from thetastream.engine.answers.spec import EarlySpec
 from thetastream.families.answers import ANSWERS
-from thetastream.families.changes import find_changes_problems
+from thetastream.families.changes import answer_early, find_changes_problems
 from thetastream.families.hops.plan import HOPS
 from thetastream.families.pairs.plan import PAIRS
 from thetastream.families.request import JoinRequest
@@ -233,6 +234,45 @@ def test_units_that_answer_each_tuple_get_the_sign_and_emit_it(how: Any, residua
     assert planned.facts.has_deletes
     if residual:
         assert "`left_sign` tinyint" in flow.stages[0].output.columns
+
+
+@pytest.mark.parametrize("changing", ["", "a", "ab"])
+@pytest.mark.parametrize("within_us", [5_000_000, None])
+def test_early_outer_joins_have_signs_and_need_no_window(changing: str, within_us: int | None) -> None:
+    plain = make_changes(changing=changing, how="left", within_us=within_us, within=within_us)
+    how, streams, problems = answer_early(plain.how, plain.streams, is_asked=True)
+    assert not problems
+    early = replace(plain, how=how, streams=streams)
+    assert not list(find_changes_problems(early))
+    planned = ANSWERS.plan(early)
+    flow = planned.flow()
+    for side in flow.sides:
+        assert dict(side.computed)[SIGN].startswith("CAST(CASE" if side.alias in changing else "CAST(1 AS")
+        assert not side.moves_watermark
+    assert flow.waits_by is None
+    assert isinstance(flow.stages[0].spec, EarlySpec)
+    assert flow.stages[-1].output.restored[-1].endswith("AS `_change_type`")
+    assert planned.facts.has_deletes
+    if within_us is not None:
+        change = find_changes(ANSWERS.plan(plain).flow().identity, flow.identity)
+        assert "the kind of join was left, it is left, early" in change
+
+
+def test_what_cannot_be_early() -> None:
+    for how in ("inner", "semi", "anti", NEAREST):
+        request = make_request(ON, how=how)
+        assert [one.condition for one in answer_early(request.how, request.streams, True)[2]] == ["OUTER"]
+        assert answer_early(request.how, request.streams, False) == (request.how, request.streams, [])
+    request = make_request(f"{ON} AND hash(a.x, b.x) > 0", how="left", predicates=())
+    how_, streams, _ = answer_early(request.how, request.streams, True)
+    with pytest.raises(QueryError, match=r"OUTER.*Spark evaluates 'hash"):
+        ANSWERS.plan(replace(request, how=how_, streams=streams))
+    # A predicate over rows that are only inserted may find another answer each time: it is asked once.
+    request = replace(make_request(ON, how="left", predicates=(close,)), how=how_, streams=streams)
+    assert not list(find_changes_problems(request))
+    request = replace(request, within=th.Rows(5))
+    (problem,) = find_changes_problems(request)
+    assert "outer='early' takes results back" in problem.message
 
 
 def test_a_semi_join_whose_partners_may_be_deleted_waits_until_a_tuple_is_decided() -> None:

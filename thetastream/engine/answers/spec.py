@@ -12,6 +12,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns, CandidatesUnit
 from thetastream.engine.answers.deciding import DecidingState, DecidingUnit
+from thetastream.engine.answers.early import EarlyUnit
 from thetastream.engine.answers.nearest import NearestState, NearestUnit, VersionsState
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.protocol import OpenStore
@@ -53,6 +54,15 @@ class AnswersSpec(ExtendedSpec):
     def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> AnsweringUnit:
         """Open the unit ``slot``."""
         return AnsweringUnit(self.join, self.how, slot, state, open_store(self.join.unit.plans))
+
+
+@dataclass(frozen=True)
+class EarlySpec(AnswersSpec):
+    """An outer join that answers rows without partners at once. Both streams have signs."""
+
+    def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> EarlyUnit:
+        """Open the unit ``slot``."""
+        return EarlyUnit(self.join, self.how, slot, state, open_store(self.join.unit.plans))
 
 
 @dataclass(frozen=True)

@@ -172,9 +172,9 @@ class AnsweringUnit(Unit):
             self._count_partners(side, payload, candidates)
             return
         for matches in super()._match(side, payload, candidates):
-            for mine, waiting in self._open.items():
+            for mine in self._open:
                 batch = (matches.left, matches.right)[mine]
-                waiting.meet(_read_numbers(batch), find_partner_signs(matches.signs, read_signs(batch)))
+                self._meet(mine, batch, find_partner_signs(matches.signs, read_signs(batch)))
             if len(self._open) > 1:
                 matches = _leave_out_copies(matches)
             left, right = (
@@ -182,6 +182,10 @@ class AnsweringUnit(Unit):
                 for batch, spec in zip((matches.left, matches.right), self._spec.condition.sides, strict=True)
             )
             yield Matches(left, right, matches.signs)
+
+    def _meet(self, side: Side, batch: pa.RecordBatch, signs: Signs | None) -> None:
+        """Remember that these preserved tuples have met partners of these signs; None stands for 1."""
+        self._open[side].meet(read_numbers(batch), signs)
 
     def _count_partners(self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]) -> None:
         """Count the partners among the candidates. Results follow when their tuples are decided."""
@@ -194,7 +198,7 @@ class AnsweringUnit(Unit):
             (batch, rows), (others, other_rows) = (mine, theirs) if side is preserved else (theirs, mine)
             signs = read_signs(others)
             assert signs is not None
-            self._open[preserved].meet(_read_numbers(batch)[rows], signs[other_rows])
+            self._open[preserved].meet(read_numbers(batch)[rows], signs[other_rows])
 
     def _match_first(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
@@ -209,7 +213,7 @@ class AnsweringUnit(Unit):
             self.counters.candidates += one.n_compared
             # 1. Ignore candidates whose preserved tuple has a partner already.
             batch, rows = (payload, one.probes) if is_probing else (one.payload, one.stored)
-            numbers = _read_numbers(batch)
+            numbers = read_numbers(batch)
             is_open = waiting.are_open(numbers[rows])
             if not is_open.any():
                 continue
@@ -229,7 +233,7 @@ class AnsweringUnit(Unit):
     def _store(self, side: Side, tuples: Tuples | None) -> None:
         if tuples is not None and side in self._open and self._answers_at_once:
             # A tuple that has found a partner among the stored tuples is answered already.
-            tuples = tuples.take(self._open[side].are_open(_read_numbers(tuples.payload)))
+            tuples = tuples.take(self._open[side].are_open(read_numbers(tuples.payload)))
         super()._store(side, tuples)
 
     @property
@@ -274,11 +278,11 @@ class AnsweringUnit(Unit):
         interval = self._find_due(side, clock)
         if interval is not None:
             for batch in self._indexes[side].find_due(*interval):
-                yield batch, self._open[side].close(_read_numbers(batch))
+                yield batch, self._open[side].close(read_numbers(batch))
 
     def _drop_cancelled(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
         """Forget stored tuples that have cancelled each other."""
-        self._open[side].close(_read_numbers(batch))
+        self._open[side].close(read_numbers(batch))
         yield from ()
 
     def _find_due(self, side: Side, clock: Clock) -> tuple[int | None, int] | None:
@@ -325,17 +329,18 @@ class AnsweringUnit(Unit):
 
 def _leave_out_copies(matches: Matches) -> Matches:
     """Leave out the matches of copies, which the units that answer these copies return."""
-    is_copied = np.logical_or(*(_read_numbers(batch) == COPIED for batch in (matches.left, matches.right)))
+    is_copied = np.logical_or(*(read_numbers(batch) == COPIED for batch in (matches.left, matches.right)))
     if not is_copied.any():
         return matches
     return matches.take(np.flatnonzero(~is_copied))
 
 
 def _are_open(waiting: Undecided, batch: pa.RecordBatch) -> Mask:
-    return waiting.are_open(_read_numbers(batch))
+    return waiting.are_open(read_numbers(batch))
 
 
-def _read_numbers(batch: pa.RecordBatch) -> Int64s:
+def read_numbers(batch: pa.RecordBatch) -> Int64s:
+    """Return the numbers that the unit has given to preserved tuples."""
     numbers: Int64s = batch.column(TUPLE).to_numpy()
     return numbers
 

@@ -53,13 +53,16 @@ def explain(
 def _explain_parsed(query: Query) -> Iterator[Fact]:
     for side, stream in zip(Side, query.streams, strict=True):
         kind = "stream" if stream.is_streaming else "batch"
-        kind = kind if stream.change_type is None else f"{kind} with deletes,"
+        if stream.change_type is not None and not stream.inserts_only:
+            kind = f"{kind} with deletes,"
+        if stream.versions is not None:
+            kind = f"{kind} of versions by {', '.join(stream.versions.key)},"
         time = f", event time {stream.event_time} ({stream.event_time_origin})" if stream.event_time else ""
         yield Fact(side.name.lower(), f"{stream.alias}: {kind} of {len(stream.types)} columns{time}")
     for text in query.on:
         yield Fact("on", text)
     if not query.how.is_inner:
-        yield Fact("how", query.how.name)
+        yield Fact("how", f"{query.how.name}, early" if query.how.is_early else query.how.name)
     for predicate in query.predicates:
         reads = "; ".join(f"{alias}: {', '.join(names)}" for alias, names in predicate.columns)
         yield Fact("on", f"Python predicate {predicate.name}({reads})")
@@ -156,6 +159,8 @@ def _explain_physical(
         when = (
             "is never decided" if life is None else f"is decided when the watermark is {spell(life)} past it"
         )
+        if physical.how.is_early:
+            when = "is an answer as long as it has none"
         yield Fact("answers", f"a tuple of {alias} meets its partners at one unit; it {when}")
     if physical.ranking_rule is not None:
         yield Fact("nearest", physical.ranking_rule)

@@ -64,7 +64,8 @@ def identify_two_streams(
         counting = json.dumps([sorted(rule.key), rule.sequence, rule.deleted])
         parts[f"the versions of {alias!r}"] = Part(counting, ", ".join(words))
     if not plan.how.is_inner:
-        parts["the kind of join"] = Part(plan.how.name, plan.how.name)
+        kind = f"{plan.how.name}, early" if plan.how.is_early else plan.how.name
+        parts["the kind of join"] = Part(kind, kind)
     if order is not None:
         parts["the order of results"] = Part("ordered", "by arrival")
     return parts

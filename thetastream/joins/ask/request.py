@@ -14,8 +14,8 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import HOWS, INNER, How, Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
-from thetastream.families.changes import find_changes_problems, find_versions_problems
-from thetastream.families.options import GivenOptions, JoinOptions, Options, read_options
+from thetastream.families.changes import answer_early, find_changes_problems, find_versions_problems
+from thetastream.families.options import EARLY, GivenOptions, JoinOptions, Options, read_options
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import Catalyst
@@ -97,6 +97,9 @@ def read_request(
     streams = tuple(
         replace(stream, event_time=None) if stream.alias in timeless else stream for stream in read.streams
     )
+    if chosen.get("outer") == EARLY:
+        kind, streams, found = answer_early(kind, streams, "outer" in given.of_user)
+        problems += found
     condition = read_condition(on, read.catalyst, streams, read.schemas)
     valid, found = write_validity(frames, streams)
     problems += [*read.problems, *condition.problems, *found]
