@@ -628,6 +628,31 @@ def select_bits(
 
 
 @jit
+def select_words(
+    x: Int64s, y: Int64s, least: int, most: int, cursor: Int64s, out_row: Int64s, out_column: Int64s
+) -> int:
+    """Do what ``select_bits`` does for columns of words, x[:, p] and y[:, s]. It takes 2.5 times as long for
+    one word."""
+    n = 0
+    column = cursor[1]
+    for p in range(cursor[0], x.shape[1]):
+        for s in range(column, y.shape[1]):
+            differing = np.int64(0)
+            for word in range(len(x)):
+                differing += count_bits(x[word, p] ^ y[word, s])
+            if least <= differing <= most:
+                if n == len(out_row):
+                    cursor[0], cursor[1] = p, s
+                    return n
+                out_row[n] = p
+                out_column[n] = s
+                n += 1
+        column = 0
+    cursor[0] = x.shape[1]
+    return n
+
+
+@jit
 def select_texts(
     signatures: Int64s,
     others: Int64s,

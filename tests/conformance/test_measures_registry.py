@@ -30,10 +30,18 @@ from thetastream.index import tiles
 from thetastream.index.base import MeasuredSearch, Search, Span
 from thetastream.index.measures import REGISTRY, scores
 from thetastream.index.measures import vectors as vectors_module
+from thetastream.index.measures.bits import HammingSum
 from thetastream.index.measures.ranges import Outside
+from thetastream.index.measures.subtraction import Subtraction
 from thetastream.index.tiles import match_tiles
 
-MEASURES = [*REGISTRY.values(), Outside()]
+DISTANCES = [
+    Subtraction(REGISTRY["vector_cosine_similarity"], 1.0, is_single=False),
+    Subtraction(REGISTRY["vector_inner_product"], 0.7, is_single=True),
+    Subtraction(REGISTRY["try_contained"], 1.0, is_single=False),
+    Subtraction(HammingSum(), 9.0, is_single=False),
+]
+MEASURES = [*REGISTRY.values(), Outside(), HammingSum(), *DISTANCES]
 OPS = ("<", "<=", ">", ">=")
 
 
@@ -98,13 +106,13 @@ def check_comparison(measure: PairMeasure, seed: int) -> None:
         proved += pairs if one.is_proved else []
     assert len({*proposed}) == len(proposed)
     is_inside = (j >= start) & (j < stop)
-    is_true = compare(found, limit.op, limit.value)
+    is_true, is_nan = compare(found, limit.op, limit.value), np.isnan(found.values) & ~found.is_null
     true, wanted = (
         {*zip(i[mask].tolist(), j[mask].tolist(), strict=True)}
-        for mask in (is_true & is_inside, (is_true | is_fatal) & is_inside)
+        for mask in (is_true & is_inside, (is_true | is_fatal | is_nan) & is_inside)
     )
     assert wanted <= {*proposed}
-    assert {*proved} <= true
+    assert {*proved} <= true - {*zip(i[is_nan].tolist(), j[is_nan].tolist(), strict=True)}
     assert all(start <= s < stop for _, s in proposed)
 
 

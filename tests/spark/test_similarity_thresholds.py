@@ -1,4 +1,4 @@
-"""Measures that are compared with a threshold of each row answer what Spark's own join answers."""
+"""Measures that are compared with a threshold of each row, or in other forms, answer what Spark answers."""
 
 from collections import Counter
 from functools import reduce
@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support.streams import outcome, replay
+from thetastream.core.measure import PairMeasure
 from thetastream.index.measures import REGISTRY
+from thetastream.index.measures.subtraction import Subtraction
 
 pytestmark = pytest.mark.skipif(
     not hasattr(F, "vector_l2_distance"), reason="needs a Spark with functions of vectors"
@@ -38,13 +40,32 @@ OTHERS = {
     "abs(a.y - b.y) < b.d AND a.k = b.k": "hash_tiles",
     "abs(a.y - b.y) >= a.d": "tiles",
 }
+FORMS = {
+    "1 - vector_cosine_similarity(a.v, b.v) <= a.u": "tiles",
+    "b.u >= 1F - vector_cosine_similarity(b.v, a.v)": "tiles",
+    "1.0 - vector_cosine_similarity(a.v, b.v) < 0.25 AND a.k = b.k": "hash_tiles",
+    "NOT 1 - vector_cosine_similarity(a.v, b.v) < b.u": "tiles",
+    "CAST(vector_cosine_similarity(a.v, b.v) AS DOUBLE) > a.c": "tiles",
+    f"1 - {JACCARD} <= 0.4": "tiles",
+    f"0.5D <= 1 - {JACCARD} AND a.k = b.k": "hash_tiles",
+    "2 - levenshtein(a.w, b.w) >= 0": "tiles",
+    "levenshtein(a.w, b.w, 1) >= 0": "tiles",
+    "-1 < levenshtein(b.w, a.w, b.e)": "tiles",
+    "bit_count(a.m ^ b.m) + bit_count(b.x ^ a.x) <= 3": "tiles",
+    "bit_count(a.m ^ b.m) + bit_count(a.x ^ b.x) + bit_count(b.k ^ a.k) > a.h + 1": "tiles",
+    "5 - (bit_count(a.m ^ b.m) + bit_count(a.x ^ b.x)) > 1 AND a.k = b.k": "hash_tiles",
+    "abs(a.x - b.m) > 30": "tiles",
+    "size(array_intersect(a.s, CAST(b.s AS ARRAY<BIGINT>))) >= 2": "tiles",
+}
+"""Forms that people write, and casts that Catalyst adds."""
 LEFT_TO_SPARK = ["bit_count(a.m ^ b.m) < try_cast(b.h AS DECIMAL(10, 1))", "abs(a.m - b.m) <= a.h"]
 """Comparisons in types that units do not compare in."""
 SCHEMA = """id BIGINT, ts BIGINT, k INT, x INT, y DOUBLE, v ARRAY<FLOAT>, w STRING, m BIGINT, s ARRAY<INT>,
-    c FLOAT, p DOUBLE, r FLOAT, e INT, j DOUBLE, h BIGINT, d DOUBLE"""
+    c FLOAT, u DOUBLE, p DOUBLE, r FLOAT, e INT, j DOUBLE, h BIGINT, d DOUBLE"""
 SIZE = 19
-THRESHOLDS: dict[str, tuple[str, str, Any]] = {
+THRESHOLDS: dict[str, tuple[PairMeasure | str, str, Any]] = {
     "c": ("vector_cosine_similarity", "v", np.float32),
+    "u": (Subtraction(REGISTRY["vector_cosine_similarity"], 1.0, is_single=False), "v", np.float64),
     "p": ("vector_inner_product", "v", np.float64),
     "r": ("vector_l2_distance", "v", np.float32),
     "e": ("levenshtein", "w", np.int32),
@@ -87,7 +108,8 @@ def plant(side: dict[str, list[Any]], other: dict[str, list[Any]], random: np.ra
     n, types = len(side["id"]), {"v": pa.list_(pa.float32()), "s": pa.list_(pa.int32())}
     for name, (measure, column, kind) in THRESHOLDS.items():
         arrays = [pa.array(one[column], types.get(column)) for one in (side, other)]
-        found = REGISTRY[measure].compute(arrays[0], np.arange(n), arrays[1], random.integers(n, size=n))
+        one = REGISTRY[measure] if isinstance(measure, str) else measure
+        found = one.compute(arrays[0], np.arange(n), arrays[1], random.integers(n, size=n))
         values = np.where(found.is_null, 0, found.values).astype(kind)
         steps = random.integers(-2, 3, n)
         if issubclass(kind, np.integer):
@@ -131,12 +153,14 @@ def join_both(
     ("conditions", "how"),
     [
         ([*NEAR], "inner"),
+        pytest.param([*FORMS], "inner", marks=pytest.mark.slow),
+        pytest.param([*FORMS], "left", marks=pytest.mark.slow),
         *(
             pytest.param([*OTHERS, *LEFT_TO_SPARK], how, marks=pytest.mark.slow)
             for how in ("inner", "left", "full", "semi", "anti")
         ),
     ],
-    ids=["near", "inner", "left", "full", "semi", "anti"],
+    ids=["near", "forms", "forms left", "inner", "left", "full", "semi", "anti"],
 )
 def test_batch(spark: SparkSession, conditions: list[str], how: str) -> None:
     frames = draw_frames(spark, 1, 150)
@@ -148,9 +172,9 @@ def test_batch(spark: SparkSession, conditions: list[str], how: str) -> None:
     assert {on for on, *_ in wanted} == {*conditions}
     for on, (_, _, plan) in zip(conditions, answers, strict=True):
         physical = plan.join.planned.physical
-        assert physical.indexes[0].shape.name == {**NEAR, **OTHERS}.get(on, "scan"), on
-        assert bool(physical.residual) == (on in LEFT_TO_SPARK)
-        assert ("has its own threshold" in plan.explain()) == (on not in LEFT_TO_SPARK)
+        assert physical.indexes[0].shape.name == {**NEAR, **OTHERS, **FORMS}.get(on, "scan"), on
+        assert bool(physical.residual) == (on in LEFT_TO_SPARK), on
+        assert on in FORMS or ("has its own threshold" in plan.explain()) == (on not in LEFT_TO_SPARK)
 
 
 @pytest.mark.slow
@@ -158,7 +182,7 @@ def test_batch(spark: SparkSession, conditions: list[str], how: str) -> None:
 def test_a_stream_beside_a_table(spark: SparkSession, tmp_path: Path, how: str) -> None:
     a, b = draw_frames(spark, 2, 120)
     s = replay(a, [range(70), range(70, 120)], tmp_path)
-    conditions = [*NEAR, *OTHERS]
+    conditions = [*NEAR, *OTHERS, *FORMS]
     answers = [join_both((s, b), (a, b), on, how) for on in conditions]
     ours, own = (reduce(DataFrame.union, [one[n] for one in answers]) for n in (0, 1))
     assert outcome(ours, ["*"], tmp_path).rows == Counter(map(tuple, own.collect()))

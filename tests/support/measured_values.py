@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.measure import PairMeasure
+from thetastream.index.measures.subtraction import Subtraction
 
 ODD = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 3e38, 1e-44, 1e-30, 1e25)
 LETTERS = "aabcdé日𝒳"
@@ -16,6 +17,8 @@ def draw_columns(
     measure: PairMeasure, random: np.random.Generator, n: int, m: int
 ) -> tuple[pa.Array, pa.Array]:
     """Draw a left and a right column for a measure."""
+    if isinstance(measure, Subtraction):
+        return draw_columns(measure.measure, random, n, m)
     kind = random.integers(4)
     left, right = (_DRAW[measure.name](random, size, kind, side) for side, size in enumerate((n, m)))
     return left, right
@@ -46,6 +49,13 @@ def _draw_integers(random: np.random.Generator, n: int, kind: int, side: int) ->
     odd = random.integers(0, 12, n)
     rows = [{0: -most, 1: most - 1, 2: None}.get(int(o), x) for o, x in zip(odd, values, strict=True)]
     return pa.array(rows, type_)
+
+
+def _draw_words(random: np.random.Generator, n: int, kind: int, side: int) -> pa.Array:
+    """Draw lists of the integers of each row, as many in all rows."""
+    parts = [_draw_integers(random, n, 3, side).to_pylist() for _ in range(kind + 1)]
+    lists = [None if random.random() < 0.1 else [*row] for row in zip(*parts, strict=True)]
+    return pa.array(lists, pa.list_(pa.int64()))
 
 
 def _draw_numbers(random: np.random.Generator, n: int, kind: int, side: int) -> pa.Array:
@@ -117,6 +127,7 @@ _DRAW: dict[str, Any] = {
         ("vector_cosine_similarity", "vector_inner_product", "vector_l2_distance"), _draw_vectors
     ),
     "bit_count": _draw_integers,
+    "sum of bit_count": _draw_words,
     "levenshtein": _draw_texts,
     "abs": _draw_numbers,
     "metres": _draw_points,

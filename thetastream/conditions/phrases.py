@@ -179,6 +179,22 @@ def find_last_additive(phrase: Phrase) -> int | None:
     return max(_find_binary_signs(phrase), default=None)
 
 
+def split_sum(phrase: Phrase) -> list[Phrase]:
+    """Split a sum at every binary + on top. Return the phrase alone if it is no sum, or has a minus on top.
+
+    >>> from thetastream.conditions.tokens import parse
+    >>> [term.text for term in split_sum(parse("f(a + 1) + (b.y + c)"))]
+    ['f(a + 1)', 'b.y', 'c']
+    >>> [term.text for term in split_sum(parse("a + b - c"))]
+    ['a + b - c']
+    """
+    phrase = phrase.bare()
+    sign = find_last_additive(phrase)
+    if sign is None or phrase.tokens[sign].kind != "PLUS":
+        return [phrase]
+    return [*split_sum(phrase.slice(0, sign)), *split_sum(phrase.slice(sign + 1))]
+
+
 def find_last_product(phrase: Phrase) -> int | None:
     """Return the position of the last ``*``, ``/``, ``%`` or ``DIV`` on top. Return None if a sum is there.
 

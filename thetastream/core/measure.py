@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -154,21 +154,23 @@ class PairMeasure(ABC):
     A measure is pickled into the plan. Two measures are equal if they have the same name.
     """
 
-    name: ClassVar[str]
+    name: str
     """The name of the function in SQL, for messages."""
-    forms: ClassVar[tuple[str, ...]]
+    forms: tuple[str, ...]
     """How it is written in SQL, with ``left`` and ``right`` as arguments: ``bit_count(left ^ right)``."""
-    arguments: ClassVar[str]
+    arguments: str
     """What the arguments must be, as in "two values of type ARRAY<FLOAT>". Error messages print it."""
-    proof: ClassVar[tuple[str, Any] | None] = None
+    proof: tuple[str, Any] | None = None
     """An expression of constants and its value, if some versions or sessions of Spark have another value."""
-    is_similarity: ClassVar[bool] = False
+    is_similarity: bool = False
     """Whether great values are near. Otherwise small ones are, as of a distance."""
-    is_test: ClassVar[bool] = False
+    is_test: bool = False
     """Whether it is a boolean in SQL, which is a conjunct by itself. Its value is then 1 or 0."""
-    ranks: ClassVar[bool] = True
+    ranks: bool = True
     """Whether partners can be ranked by it."""
-    is_cheap: ClassVar[bool] = False
+    widens: bool = False
+    """Whether Spark casts arguments of two types to their common type."""
+    is_cheap: bool = False
     """Whether a pair is computed as fast as the keys of an index are compared. If another conjunct has an
     index, it answers the condition then."""
 
@@ -197,7 +199,11 @@ class PairMeasure(ABC):
 
     @abstractmethod
     def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
-        """Propose pairs, among them all for which the limit may be true, at most ``capacity`` at a time."""
+        """Propose pairs, at most ``capacity`` at a time.
+
+        Among them are all for which the limit may be true, and all whose value may be NaN. The latter are not
+        proved.
+        """
 
     def propose_nearest(self, search: NearestSearch, capacity: int) -> Iterator[tuple[Int64s, Int64s]]:
         """Propose pairs, among them the k nearest partners of each seeker and all that tie with the last.

@@ -2,6 +2,9 @@
 
     m(f(l), g(r)) OP c                  a comparison with a constant
     m(f(l), g(r)) OP h(l)               a comparison with a threshold, an expression of one side
+    c - m(f(l), g(r)) OP ...            the same with a constant minus a measure
+    bit_count(f(l) ^ g(r)) + ... OP k   the same with a sum over several integers
+    levenshtein(f(l), g(r), k) >= 0     levenshtein(f, g) <= k
     m(f(l), g(r)), NOT m(f(l), g(r))    a measure that is a boolean
     f(l) NOT BETWEEN g(r) AND h(r)      also NOT (... AND ...), and f(l) < g(r) OR f(l) > h(r)
 
@@ -15,16 +18,24 @@ from typing import NamedTuple
 from thetastream.conditions import Comparison, Phrase, find_negated_pair, parse, strip_not
 from thetastream.conditions.forms import match_form
 from thetastream.conditions.names import find_references
-from thetastream.conditions.phrases import FLIPPED, canonicalize
+from thetastream.conditions.phrases import FLIPPED, canonicalize, find_last_additive, split_sum
+from thetastream.conditions.tokens import read_call, read_cast
 from thetastream.core.measure import MeasureLimit, PairMeasure
 from thetastream.core.row_limit import RowLimit
 from thetastream.core.sides import Side
-from thetastream.core.spark_types import DATETIME, FLOATING, INTEGRAL, is_floating
+from thetastream.core.spark_types import DATETIME, FLOATING, INTEGRAL, is_floating, is_integral
 from thetastream.index.measures import REGISTRY
+from thetastream.index.measures.bits import Hamming, HammingSum
 from thetastream.index.measures.ranges import Outside
+from thetastream.index.measures.subtraction import Subtraction
 from thetastream.lowering.conjunct import Conjunct, Measured
-from thetastream.lowering.domains import find_domain
+from thetastream.lowering.domains import find_domain, write_cast
 from thetastream.lowering.query import Query, Resolver
+
+_NUMBERS = ("int", "bigint", "float", "double")
+"""Types in which units compare as Spark does."""
+_EXACT_CASTS = (("float", "double"), ("int", "double"), ("int", "bigint"))
+"""Casts that keep every value."""
 
 
 class MeasureCall(NamedTuple):
@@ -58,6 +69,11 @@ def _check_call(
         return None
     left, right = (str(resolver.type_of(one.text, alias)) for one, alias in zip((f, g), named, strict=True))
     problem = None
+    if measure.widens and left != right:
+        common = resolver.type_of(f"coalesce(({f.text}), ({g.text}))", query.aliases) or ""
+        if measure.takes(common, common):
+            f, g = (parse(write_cast(*one, common)) for one in ((f.text, left), (g.text, right)))
+            left = right = common
     if not measure.takes(left, right):
         problem = f"{measure.name} takes {measure.arguments}, not {left.upper()} and {right.upper()}"
     elif not _computes_as_units(measure, resolver):
@@ -69,11 +85,11 @@ def rewrite_measure(conjunct: Conjunct, comparison: Comparison) -> bool:
     """Rewrite ``m(f, g) OP c``, where c is a constant or reads one stream; return whether the comparison has
     this form."""
     query, resolver = conjunct.query, conjunct.resolver
-    call, op, other = _put_call_first(comparison, query.aliases)
+    call, op, other = _put_call_first(_read_bounded_edits(comparison, resolver), query.aliases)
     named = find_references(other, query.aliases)
     if len(find_references(call, query.aliases)) < 2 or len(named) > 1 or op not in ("<", "<=", ">", ">="):
         return False
-    found = read_measure(call, query, resolver)
+    found = _read_number(call, query, resolver)
     if found is None or found.problem is not None or found.measure.is_test:
         return False
     if not named:
@@ -87,6 +103,74 @@ def rewrite_measure(conjunct: Conjunct, comparison: Comparison) -> bool:
         thresholds = (threshold, None) if side is Side.LEFT else (None, threshold)
         _add_measured(conjunct, found.arguments, RowLimit(found.measure, op, side), thresholds)
     return threshold is not None
+
+
+def _read_number(phrase: Phrase, query: Query, resolver: Resolver) -> MeasureCall | None:
+    """Read a measure, a sum of ``bit_count``, a constant minus one of them, or a cast of one of them that
+    keeps its value."""
+    cast = read_cast(phrase.bare())
+    if cast is not None:
+        types = tuple(resolver.type_of(one.text, query.aliases) for one in (cast[0], phrase))
+        return _read_number(cast[0], query, resolver) if types in _EXACT_CASTS else None
+    return (
+        read_measure(phrase, query, resolver)
+        or _read_sum(phrase, query, resolver)
+        or _read_subtraction(phrase, query, resolver)
+    )
+
+
+def _read_sum(phrase: Phrase, query: Query, resolver: Resolver) -> MeasureCall | None:
+    """Read ``bit_count(f ^ g) + bit_count(h ^ i) + ...``."""
+    terms = [read_measure(term, query, resolver) for term in split_sum(phrase)]
+    found = [term for term in terms if term is not None and term.measure == Hamming() and not term.problem]
+    if len(found) < len(terms) or len(terms) < 2:
+        return None
+    left, right = (
+        parse(f"array({', '.join(f'CAST(({term.arguments[n].text}) AS BIGINT)' for term in found)})")
+        for n in (0, 1)
+    )
+    return MeasureCall(HammingSum(), (left, right), None)
+
+
+def _read_subtraction(phrase: Phrase, query: Query, resolver: Resolver) -> MeasureCall | None:
+    """Read ``c - m(f, g)`` with a constant c."""
+    phrase = phrase.bare()
+    sign = find_last_additive(phrase)
+    if sign is None or phrase.tokens[sign].kind != "DASH":
+        return None
+    minuend, call = phrase.slice(0, sign), phrase.slice(sign + 1)
+    found = None if find_references(minuend, query.aliases) else _read_number(call, query, resolver)
+    type_ = None if found is None else resolver.type_of(phrase.text, query.aliases)
+    if found is None or found.measure.is_test or type_ not in _NUMBERS:
+        return None
+    constant = resolver.constant(f"CAST(CAST(({minuend.text}) AS {type_}) AS DOUBLE)")
+    if constant is None or constant.value is None:
+        return None
+    # Differences of whole numbers must not leave their type.
+    if not math.isfinite(constant.value) or (is_integral(type_) and abs(constant.value) >= 1 << 30):
+        return None
+    return found._replace(measure=Subtraction(found.measure, constant.value, type_ == "float"))
+
+
+def _read_bounded_edits(comparison: Comparison, resolver: Resolver) -> Comparison:
+    """Read ``levenshtein(f, g, k) >= 0`` as ``levenshtein(f, g) <= k``.
+
+    With three arguments, it is -1 if the distance is more than k.
+    """
+    for one, op, other in (
+        (comparison.f, comparison.op, comparison.g),
+        (comparison.g, FLIPPED[comparison.op], comparison.f),
+    ):
+        call = None if comparison.limit is not None else read_call(one.bare())
+        if call is None or call[0] != "LEVENSHTEIN" or len(call[1]) != 3:
+            continue
+        limit = resolver.constant(other.text)
+        if limit is not None and (op, limit.value) in ((">=", 0), (">", -1)):
+            f, g, k = call[1]
+            return Comparison(
+                parse(f"levenshtein({f.text}, {g.text})"), "<=", parse(f"CAST(({k.text}) AS INT)")
+            )
+    return comparison
 
 
 def _put_call_first(comparison: Comparison, aliases: tuple[str, ...]) -> tuple[Phrase, str, Phrase]:
@@ -171,7 +255,7 @@ def _add_measured(
 def _find_limit(value: str, limit: str, conjunct: Conjunct) -> float | None:
     """Return the limit in the type in which Spark compares; None if it is NULL, NaN or no number."""
     common = conjunct.resolver.type_of(f"coalesce(({value}), ({limit}))", conjunct.query.aliases)
-    if common not in ("int", "bigint", "float", "double"):
+    if common not in _NUMBERS:
         return None
     constant = conjunct.resolver.constant(f"CAST(CAST(({limit}) AS {common}) AS DOUBLE)")
     if constant is None or constant.value is None or math.isnan(constant.value):
@@ -187,7 +271,7 @@ def _find_threshold(value: str, threshold: str, alias: str, conjunct: Conjunct) 
     resolver = conjunct.resolver
     type_ = resolver.type_of(threshold, (alias,))
     common = resolver.type_of(f"coalesce(({value}), ({threshold}))", conjunct.query.aliases)
-    if type_ is None or common not in ("int", "bigint", "float", "double"):
+    if type_ is None or common not in _NUMBERS:
         return None
     if common == "bigint" and resolver.type_of(value, conjunct.query.aliases) == "bigint":
         # A DOUBLE does not have all of these values.

@@ -1,4 +1,5 @@
-"""Hamming distance: the number of bits in which two integers differ, ``bit_count(left ^ right)``.
+"""Hamming distance: the number of bits in which two integers differ, ``bit_count(left ^ right)``, and the sum
+over several integers of each side, ``bit_count(a.x ^ b.x) + bit_count(a.y ^ b.y)``.
 
 Spark counts the bits of a BIGINT. A shorter integer is extended by its sign, so -1 has 64 bits in every type.
 """
@@ -18,6 +19,7 @@ from thetastream.core.measure import (
     LimitSearch,
     MeasureLimit,
     NearestSearch,
+    PairMeasure,
     Proposal,
     Singles,
     Values,
@@ -74,6 +76,56 @@ class Hamming(ScoredMeasure):
         tile[search.seekers.is_null[rows]] = -np.inf
         tile[:, search.others.is_null[other_rows]] = -np.inf
         return tile
+
+
+@dataclass(frozen=True)
+class WordLists(DerivedArrays):
+    """The integers of a column of lists, of shape (words, n); 0 stands for NULL."""
+
+    words: Int64s
+    is_null: Bools
+    """Whether a list or one of its integers is NULL."""
+
+
+class HammingSum(PairMeasure):
+    """The number of bits in which two lists of integers differ."""
+
+    name = "sum of bit_count"
+    forms = ()
+    arguments = "integers"
+    ranks = False
+
+    def takes(self, left: str, right: str) -> bool:
+        return left == right == "array<bigint>"
+
+    def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
+        x, y = self.derive(left.take(pa.array(left_rows))), self.derive(right.take(pa.array(right_rows)))
+        differing = (x.words ^ y.words).view(np.uint64)
+        return Values(np.bitwise_count(differing).sum(axis=0).astype(np.float64), x.is_null | y.is_null)
+
+    def derive(self, column: pa.Array) -> WordLists:
+        is_null = column.is_null().to_numpy(zero_copy_only=False)
+        known = column.drop_null()
+        if not len(known):
+            return WordLists(np.zeros((1, len(column)), dtype=np.int64), is_null)
+        numbers, gaps = (
+            part.to_numpy(zero_copy_only=False).reshape(len(known), -1)
+            for part in (known.flatten().fill_null(0), known.flatten().is_null())
+        )
+        words = np.zeros((numbers.shape[1], len(column)), dtype=np.int64)
+        words[:, ~is_null] = numbers.T
+        is_null[~is_null] = gaps.any(axis=1)
+        return WordLists(words, is_null)
+
+    def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
+        from thetastream.kernels import select_words  # loads Numba
+
+        least, most = find_interval(search.limit)
+        known, others = search.find_known()
+        x = search.probes.words[:, search.probe_rows[known]]
+        y = search.stored.words[:, search.stored_rows[others]]
+        for found, columns in collect_places(partial(select_words, x, y, least, most), capacity):
+            yield Proposal(known[found], others[columns], is_proved=True)
 
 
 def find_interval(limit: MeasureLimit) -> tuple[int, int]:

@@ -57,6 +57,7 @@ class Difference(PairMeasure):
     proof = "typeof(coalesce('1', 1))", "bigint"
     """Outside ANSI mode, differences of whole numbers wrap around."""
     ranks = False
+    widens = True
     is_cheap = True
 
     def takes(self, left: str, right: str) -> bool:

@@ -10,7 +10,6 @@ least of them, so all that tie with it are proposed too.
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +24,7 @@ MOST_SEEKERS = 1024
 class ScoredMeasure(PairMeasure):
     """A measure that computes the scores of many pairs at once."""
 
-    most_others: ClassVar[int] = 4096
+    most_others: int = 4096
     """The number of columns of a tile."""
 
     @abstractmethod

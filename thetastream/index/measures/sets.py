@@ -28,7 +28,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -136,13 +136,13 @@ class SetMeasure(ScoredMeasure):
     """The inverted index is read once for all of the others."""
     arguments = "two arrays of one type of whole numbers, booleans, dates or texts without a collation"
     is_similarity = True
-    forms: ClassVar[tuple[str, ...]]
-    proof: ClassVar[tuple[str, Any] | None] = _IS_ANSI
-    kind: ClassVar[int]
+    widens = True
+    proof: tuple[str, Any] | None = _IS_ANSI
+    kind: int
     """Its case in ``thetastream.kernels.find_whole``."""
-    is_fatal: ClassVar[bool] = False
+    is_fatal: bool = False
     """Whether a pair without a value ends the query."""
-    has_null_element: ClassVar[bool] = True
+    has_null_element: bool = True
     """Whether NULL counts as an element."""
 
     def takes(self, left: str, right: str) -> bool:
@@ -366,7 +366,7 @@ class Contained(SetRatio):
     """The share of the left array that the right one has."""
 
     name = "contained"
-    forms: ClassVar[tuple[str, ...]] = ("size(array_intersect(left, right)) / size(left)",)
+    forms: tuple[str, ...] = ("size(array_intersect(left, right)) / size(left)",)
     kind = 2
 
     @property
@@ -384,7 +384,7 @@ class Contains(Contained):
     """The share of the right array that the left one has."""
 
     name = "contains"
-    forms: ClassVar[tuple[str, ...]] = ("size(array_intersect(left, right)) / size(right)",)
+    forms: tuple[str, ...] = ("size(array_intersect(left, right)) / size(right)",)
     kind = 3
 
     @property
@@ -433,8 +433,8 @@ class Shared(SetMeasure):
     """The number of elements that two arrays share."""
 
     name = "shared"
-    forms: ClassVar[tuple[str, ...]] = ("size(array_intersect(left, right))",)
-    proof: ClassVar[tuple[str, Any] | None] = (_SIZE_OF_NULL, "NULL")
+    forms: tuple[str, ...] = ("size(array_intersect(left, right))",)
+    proof: tuple[str, Any] | None = (_SIZE_OF_NULL, "NULL")
     kind = 6
 
     def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
@@ -452,7 +452,7 @@ class ArraysOverlap(Shared):
     one is NULL and the other one is not empty."""
 
     name = "arrays_overlap"
-    forms: ClassVar[tuple[str, ...]] = ("arrays_overlap(left, right)",)
+    forms: tuple[str, ...] = ("arrays_overlap(left, right)",)
     proof = None
     has_null_element = False
     is_test = True
@@ -472,7 +472,7 @@ class ArrayContains(ArraysOverlap):
     """Whether the left array has the right value. If not, it is unknown if an element is NULL."""
 
     name = "array_contains"
-    forms: ClassVar[tuple[str, ...]] = ("array_contains(left, right)",)
+    forms: tuple[str, ...] = ("array_contains(left, right)",)
     arguments = "an array of whole numbers, booleans, dates or texts without a collation, and such a value"
 
     @property
