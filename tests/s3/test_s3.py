@@ -28,7 +28,8 @@ from thetastream.core.folder import Folder
 from thetastream.core.identity import Part
 from thetastream.results.version_log import write_once
 from thetastream.runtime.mailbox.files import Mailbox, Row, rows
-from thetastream.runtime.table_runs import StagedTable, TableFolder
+from thetastream.runtime.table_epochs import StagedTable, choose_version, list_epochs
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.table_versions import NEW, EpochVersion, Version
 from thetastream.runtime.task_facts import TaskFacts
 from thetastream.spark.sources.mailbox import MailboxReader
@@ -170,10 +171,10 @@ def test_a_table_is_staged_in_the_store_and_each_epoch_has_one_version(
 
     def decide(version: Version) -> EpochVersion:
         task = TaskFacts("query", 5)
-        return folder.choose_version(task, "join", "t", StagedTable(version, "t", None))
+        return choose_version(folder, task, "join", "t", StagedTable(version, "t", None))
 
     (chosen,) = {decide(version) for version in staged}
-    assert folder.list_epochs("query") == [(5, chosen)]
+    assert list_epochs(folder, "query") == [(5, chosen)]
     # A query beside a table that changes, with a mailbox and a host that has no copy of a run.
     rows, numbers = tmp_path / "rows", tmp_path / "numbers"
     numbers.mkdir()

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support.streams import outcome, replay
-from thetastream.runtime import table_runs
+from thetastream.runtime import table_folder
 from thetastream.spark.tables.stage import RefusedVersionWarning
 
 N = 1500
@@ -74,7 +74,7 @@ def test_each_epoch_divides_its_tuples_by_the_ranges_of_its_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A later version has other ranges, and one row that covers all of them."""
-    monkeypatch.setattr(table_runs, "PARTITIONS_PER_HOST", 5)
+    monkeypatch.setattr(table_folder, "PARTITIONS_PER_HOST", 5)
     path = str(tmp_path / "table")
     make_table(spark).write.parquet(path)
     table, found = th.Table(path), list[Any]()

@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 
 from tests.support.faults import Job, Row, epochs
 from thetastream.conditions import Predicate
-from thetastream.runtime.table_runs import TableFolder
+from thetastream.runtime.table_epochs import list_epochs
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.table_versions import Version
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class TableJob(Job):
     def note_epochs(self, read: dict[int, set[Version]]) -> None:
         """Add the versions that are written down for epochs. Each epoch must always have the same one."""
         query = json.loads((self.checkpoint / "metadata").read_text())["id"]
-        for epoch, found in TableFolder(self.mailbox).list_epochs(query):
+        for epoch, found in list_epochs(TableFolder(self.mailbox), query):
             read.setdefault(epoch, set()).add(found.version)
 
     def list_files(self) -> dict[int, list[Path]]:

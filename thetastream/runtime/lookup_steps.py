@@ -23,7 +23,8 @@ from thetastream.lowering.physical import SidePlan
 from thetastream.runtime.emit import build_counters_batch, count_emitted, gather_batches
 from thetastream.runtime.flow import Output
 from thetastream.runtime.opened_table import open_table, read_extents
-from thetastream.runtime.table_runs import StagedTable, TableFolder
+from thetastream.runtime.table_epochs import StagedTable, choose_version
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.table_versions import EpochVersion
 from thetastream.runtime.task_facts import ReadTask
 
@@ -95,7 +96,7 @@ def make_partition_step(
         first = next(tuples, None)
         if first is None:
             return
-        version = folder.choose_version(read_task(), flow.name, flow.table.alias, own).version
+        version = choose_version(folder, read_task(), flow.name, flow.table.alias, own).version
         extents, edges = read_extents(version, plan), np.zeros(0, dtype=np.int64)
         if partitioning is not None and extents is not None:
             edges = partitioning.find_edges(extents, own.n_partitions)
@@ -141,7 +142,7 @@ def make_lookup_step(
         if first is None:
             return
         task, counters = read_task(), LookupCounters()
-        chosen = folder.choose_version(task, flow.name, flow.table.alias, own)
+        chosen = choose_version(folder, task, flow.name, flow.table.alias, own)
         counters.read_table(chosen)
         table = open_table(folder, chosen.version, flow.lookup.plan, payload, own.n_partitions > 1)
         for batch in chain([first], tuples):

@@ -10,12 +10,14 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
+from thetastream.core.errors import StateError
+from thetastream.core.folder import hide_secrets
 from thetastream.engine.lookup import Lookup, TableRuns
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run
 from thetastream.engine.table_partitions import Extents
 from thetastream.runtime.state import segment_cache
-from thetastream.runtime.table_runs import TableFolder
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.table_versions import Version
 
 
@@ -119,7 +121,10 @@ class OpenedTable:
         try:
             return self._host.load(name, self._plan)
         except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-            self._folder.refuse_lost(self._version, error)
+            root = hide_secrets(self._folder.root)
+            what = f"an epoch reads {self._version} of a table, which is not in {root} any more"
+            hint = "restore the folder, or start the query with a new checkpoint"
+            raise StateError("TABLE_MISSING", f"{what} ({error}); {hint}") from error
 
 
 _OPENED: dict[tuple[tuple[str, ...], str, pa.Schema], tuple[float, OpenedTable]] = {}

@@ -20,7 +20,9 @@ from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.lookup_steps import LookupFlow, make_lookup_step, make_partition_step
 from thetastream.runtime.opened_table import name_layout
 from thetastream.runtime.state import segment_cache
-from thetastream.runtime.table_runs import StagedTable, TableFolder
+from thetastream.runtime.table_epochs import StagedTable
+from thetastream.runtime.table_folder import TableFolder
+from thetastream.runtime.table_staging import make_staging_step
 from thetastream.runtime.table_versions import Version
 from thetastream.runtime.task_facts import TaskFacts
 
@@ -42,7 +44,7 @@ def stage(
 ) -> Version:
     """Stage rows as runs of 20 rows each, in the order of the key."""
     lookup, ordered = flow.lookup.plan, sorted(rows, key=lambda row: (row[1], row[0]))
-    step, found = folder.make_staging_step(lookup, TaskFacts), list[dict[str, Any]]()
+    step, found = make_staging_step(folder, lookup, TaskFacts), list[dict[str, Any]]()
     for start in range(0, len(ordered), 20):
         block = make_block(flow.sides[Side.RIGHT], ordered[start : start + 20], True)
         found += [row for batch in step([block]) for row in batch.to_pylist()]

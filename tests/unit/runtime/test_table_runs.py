@@ -28,12 +28,9 @@ from thetastream.runtime.host_runs import HostRuns
 from thetastream.runtime.lookup_steps import make_lookup_step
 from thetastream.runtime.opened_table import OpenedTable, name_layout, open_table
 from thetastream.runtime.state import segment_cache
-from thetastream.runtime.table_runs import (
-    KEPT_S,
-    KEPT_UNFINISHED_S,
-    StagedTable,
-    TableFolder,
-)
+from thetastream.runtime.table_epochs import StagedTable, choose_version, list_epochs
+from thetastream.runtime.table_folder import KEPT_S, KEPT_UNFINISHED_S, TableFolder
+from thetastream.runtime.table_staging import make_staging_step
 from thetastream.runtime.table_versions import (
     KEPT_EPOCHS,
     NEW,
@@ -69,7 +66,7 @@ def in_epoch(number: int, run: str | None = "first run") -> TaskFacts:
 
 def stage_version(folder: TableFolder, rows: list[tuple[int, int, int]]) -> Version:
     """Stage rows as a version, in two parts."""
-    step = folder.make_staging_step(FLOW.lookup.plan, TaskFacts)
+    step = make_staging_step(folder, FLOW.lookup.plan, TaskFacts)
     found = []
     for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
         for batch in step([make_block(SIDE, part, True)]):
@@ -91,7 +88,7 @@ def stage(folder: TableFolder, rows: list[tuple[int, int, int]], table: str = "t
 
 def choose(folder: TableFolder, task: TaskFacts, join: str, own: StagedTable) -> Version:
     """Return the version that the epoch of a task reads."""
-    return folder.choose_version(task, join, "b", own).version
+    return choose_version(folder, task, join, "b", own).version
 
 
 def age(paths: Iterable[Path], seconds: float) -> None:
@@ -250,7 +247,7 @@ def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> No
 
 def stage_hashed(folder: TableFolder, parts: list[list[tuple[int, int, int]]], before: Version) -> Version:
     """Stage the rows of each part as a run, unless the version before has a run of these rows."""
-    step = folder.make_staging_step(FLOW.lookup.plan, TaskFacts, before.runs)
+    step = make_staging_step(folder, FLOW.lookup.plan, TaskFacts, before.runs)
     found = []
     for part in parts:
         block = make_block(SIDE, part, True)
@@ -378,9 +375,9 @@ def test_an_epoch_reads_the_newest_version_and_never_another_one(folder: TableFo
     # A task of the DataFrame of before reads the version of now.
     assert choose(folder, in_epoch(1), "another join", own) == second.version
     assert choose(folder, in_epoch(1, "second run"), "join", own) == second.version
-    found = [(epoch, one.alias, one.version.number) for epoch, one in folder.list_epochs("query")]
+    found = [(epoch, one.alias, one.version.number) for epoch, one in list_epochs(folder, "query")]
     assert found == [(0, "b", 1), (1, "b", 2), (1, "b", 2)]
-    assert folder.list_epochs("another query") == []
+    assert list_epochs(folder, "another query") == []
 
 
 def test_tasks_that_race_for_an_epoch_read_one_version(folder: TableFolder) -> None:
@@ -443,14 +440,14 @@ def test_a_version_that_is_too_old_ends_the_query(folder: TableFolder) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "staged_s": 1_000_000_000.0}))
     # The rows are old, and they are still those of the source.
     versions.write_check(SourceCheck(time.time() - 30))
-    chosen = folder.choose_version(in_epoch(0), "join", "b", own)
+    chosen = choose_version(folder, in_epoch(0), "join", "b", own)
     assert 30 <= time.time() - chosen.fresh_s < 60
     versions.write_check(SourceCheck(time.time() - 90, refused=Refused("TABLE_KEYS", "twice", time.time())))
     with pytest.raises(StateError, match=r"\[TABLE_STALE\].*version 1, staged at 2001.*with TABLE_KEYS; see"):
-        folder.choose_version(in_epoch(1), "join", "b", own)
+        choose_version(folder, in_epoch(1), "join", "b", own)
     # An epoch that runs again reads its version, however old it is by now.
-    assert folder.choose_version(in_epoch(0, "second run"), "join", "b", own) == chosen
-    unbounded = folder.choose_version(in_epoch(1), "join", "b", replace(own, max_age_s=None))
+    assert choose_version(folder, in_epoch(0, "second run"), "join", "b", own) == chosen
+    unbounded = choose_version(folder, in_epoch(1), "join", "b", replace(own, max_age_s=None))
     assert unbounded.refused == "TABLE_KEYS"
 
 
@@ -459,7 +456,7 @@ def test_tasks_that_do_not_know_their_epoch_do_not_follow_a_table(folder: TableF
     own = follow(folder, TABLE)
     follow(folder, TABLE[:3])
     with pytest.raises(StateError, match=r"\[EPOCH_UNKNOWN\].*every= follows"):
-        folder.choose_version(TaskFacts(), "join", "b", own)
+        choose_version(folder, TaskFacts(), "join", "b", own)
     assert choose(folder, TaskFacts(), "join", replace(own, is_followed=False)).number == 1
 
 

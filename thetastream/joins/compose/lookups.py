@@ -23,7 +23,8 @@ from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import Stream
 from thetastream.runtime.host_runs import CACHE_BYTES
-from thetastream.runtime.table_runs import StagedTable, TableFolder
+from thetastream.runtime.table_epochs import StagedTable
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.table_versions import NEW, Version
 from thetastream.spark.dataflow.lookup import look_up
 from thetastream.spark.tables.declared import find_declared

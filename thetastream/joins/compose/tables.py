@@ -39,7 +39,7 @@ from thetastream.lowering.query import Stream, list_conditions
 from thetastream.lowering.report import Fact, Section, format_one_line
 from thetastream.lowering.selectivity import EQUALITY, estimate_selectivity, find_aliases
 from thetastream.models.base import Model
-from thetastream.runtime.table_runs import TableFolder
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.spark.dataflow.predicate_filter import filter_rows
 from thetastream.spark.tables.declared import find_declared
 

@@ -15,7 +15,8 @@ from thetastream.runtime.lookup_steps import (
     make_lookup_step,
     make_partition_step,
 )
-from thetastream.runtime.table_runs import StagedTable, TableFolder
+from thetastream.runtime.table_epochs import StagedTable
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.task_facts import ReadTask, TaskFacts
 from thetastream.spark.dataflow.exchange import list_hashable, select_block_columns
 from thetastream.spark.dataflow.named_steps import run_step

@@ -14,7 +14,7 @@ from thetastream.core.errors import QueryError
 from thetastream.engine.table_partitions import Extents, Partitioning
 from thetastream.lowering.domains import quote
 from thetastream.runtime.lookup_steps import LookupFlow
-from thetastream.runtime.table_runs import TableFolder
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.table_versions import Version
 from thetastream.spark.session.configure import count_partitions
 

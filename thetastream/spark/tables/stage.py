@@ -47,7 +47,9 @@ from thetastream.runtime.lookup_steps import LookupFlow
 from thetastream.runtime.observe.epoch_lines import LOG
 from thetastream.runtime.opened_table import name_layout
 from thetastream.runtime.state.segment_cache import describe_layout
-from thetastream.runtime.table_runs import STAGED_COLUMNS, StagedTable, TableFolder
+from thetastream.runtime.table_epochs import StagedTable
+from thetastream.runtime.table_folder import TableFolder
+from thetastream.runtime.table_staging import STAGED_COLUMNS, make_staging_step
 from thetastream.runtime.table_versions import NEW, Refused, SourceCheck, Version
 from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.wide_rows import fill_up
@@ -90,7 +92,7 @@ def _write_runs(
     flat = _add_hashes(flat)
     filled = fill_up(flat, f"a row of table {flow.table.alias!r}")
     plan = flow.lookup.plan
-    step = folder.make_staging_step(plan, read_task, () if before is None else before.runs)
+    step = make_staging_step(folder, plan, read_task, () if before is None else before.runs)
     rows = sorted(filled.mapInArrow(step, STAGED_COLUMNS).collect(), key=lambda row: row.run)
     n_rows = sum(row.n_rows for row in rows)
     has_content = HASH in flat.columns

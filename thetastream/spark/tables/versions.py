@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import is_uri
-from thetastream.runtime.table_runs import TableFolder
+from thetastream.runtime.table_epochs import list_epochs
+from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.table_versions import EpochVersion, Version
 from thetastream.spark.observe.metrics import refuse_no_query
 from thetastream.spark.tables.stage import ask_worker
@@ -70,8 +71,8 @@ def versions(query: Any) -> list[dict[str, Any]]:
 
 def _list_epochs(spark: SparkSession, folder: TableFolder, query: str) -> list[tuple[int, EpochVersion]]:
     if isinstance(spark, SparkSession):
-        return folder.list_epochs(query)
-    return ask_worker(spark, partial(folder.list_epochs, query))
+        return list_epochs(folder, query)
+    return ask_worker(spark, partial(list_epochs, folder, query))
 
 
 def stage(table: Table, folder: str | Path | None = None) -> list[dict[str, Any]]:
