@@ -1,6 +1,7 @@
 """``th.metrics`` computes metrics from the progress reports of a query."""
 
 import json
+import uuid
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -40,6 +41,15 @@ def test_the_plan_is_read_from_the_rows_of_counters() -> None:
     untold["observedMetrics"]["thetastream_ab_1"]["plan"] = []
     epochs = th.metrics(SimpleNamespace(recentProgress=[told, untold]))
     assert [epoch["plan"] for epoch in epochs] == [{"words": {"the window": "1 minute"}}, None]
+
+
+def test_the_run_is_a_text_and_the_backlog_is_that_of_all_sources() -> None:
+    # A progress of PySpark has ids as UUIDs, and offsets as texts.
+    told = {"description": "k", "endOffset": '{"t": {"0": 5}}', "latestOffset": '{"t": {"0": 9}}'}
+    report = {**progress(3, Counters()), "runId": uuid.UUID(int=7), "sources": [told, told]}
+    (epoch,) = th.metrics(SimpleNamespace(recentProgress=[report]))
+    assert epoch["run"] == "00000000-0000-0000-0000-000000000007"
+    assert epoch["backlog"] == {"offsets": 8}
 
 
 def test_each_stream_has_its_lag_and_its_watermark() -> None:

@@ -127,7 +127,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {
             "epoch": report["batchId"],
             "join": join,
-            "run": report.get("runId"),
+            "run": str(report["runId"]) if "runId" in report else None,
             "began": began,
             "watermark": (report.get("eventTime") or {}).get("watermark"),
             "durations_ms": dict(report.get("durationMs") or {}),
