@@ -20,6 +20,7 @@ from thetastream.joins.plan import Plan
 from thetastream.joins.write import write
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
+from thetastream.models.replicated import Replicated
 from thetastream.results.question import query
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.subscription import subscribe
@@ -53,6 +54,7 @@ __all__ = [
     "Plan",
     "PostgresStore",
     "QueryError",
+    "Replicated",
     "Ring",
     "Rows",
     "Shed",

@@ -16,8 +16,8 @@ from tests.support.service import HELD, add_epoch
 from tests.support.wrong_values import WRONG
 
 Call = tuple[Callable[..., Any], dict[str, Any]]
-NOT_CALLED = {"Plan", "QueryError", "ThetastreamError", "local_session", "subscribe"}
-"""Classes that users do not make, what starts a session, and what ``list_snapshots`` calls."""
+NOT_CALLED = {"Plan", "QueryError", "Replicated", "ThetastreamError", "local_session", "subscribe"}
+"""Classes that users do not make or that take nothing, what starts a session, and what lists call."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -64,6 +64,9 @@ class JoinRequest:
     """Whether the last of several joins must know how far the watermark rises behind those before it."""
     keeps_spark_join: bool = False
     """Whether the user asks for Spark's own join of streams with tables, or of two batch DataFrames."""
+    lookup_partitions: int | None = None
+    """The number of partitions in which the user wants tuples to be looked up in tables. It is 1 if each task
+    has the whole table, and None if it follows from the size of the table."""
     shown: Mapping[str, Collection[str]] = field(default_factory=dict)
     """The columns that results show of each alias. Of an alias without an entry, they show all."""
 

@@ -22,6 +22,7 @@ from thetastream.joins.compose.batches import plan_batch_lookup
 from thetastream.joins.plan import Plan
 from thetastream.joins.planning import plan_join
 from thetastream.models.base import Model, ModelName
+from thetastream.models.replicated import Replicated
 
 if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Input
@@ -32,7 +33,7 @@ def join(
     streams: "Mapping[str, Input]",
     on: On,
     within: Within = None,
-    model: Model | ModelName | None = None,
+    model: Model | Replicated | ModelName | None = None,
     how: JoinKind | Nearest = "inner",
     **options: Unpack[JoinOptions],
 ) -> DataFrame:
@@ -57,6 +58,8 @@ def join(
     model : Model, "auto" or "spark", optional
         The model decides which units store and which units probe. If it is left out, or "auto", the planner
         chooses one by cost. Count windows of three streams or more need ``th.Ring``, which is chosen then.
+        Beside a table, ``th.Replicated()`` looks the tuples of a stream up in the whole table in each task,
+        which is the default, and ``th.Matrix(n, 1, subgroups=n)`` divides them among n tasks.
         "spark" keeps Spark's own join of one stream with a table, or of two batch DataFrames. Without a
         model, one of two batch DataFrames is staged as a table if that costs less than units.
     how : str or Nearest
@@ -106,7 +109,7 @@ def plan(
     streams: "Mapping[str, Input]",
     on: On,
     within: Within = None,
-    model: Model | ModelName | None = None,
+    model: Model | Replicated | ModelName | None = None,
     how: JoinKind | Nearest = "inner",
     **options: Unpack[JoinOptions],
 ) -> Plan:

@@ -45,6 +45,8 @@ class TableFolder:
     """The folder on each host for copies of runs; None means Spark's local directory."""
     cache_bytes: int = CACHE_BYTES
     """The most bytes of copies on each host."""
+    asked: int | None = None
+    """The number of partitions that the user asked for; None if it follows from the size of the table."""
 
     @property
     def host(self) -> HostRuns:
@@ -59,12 +61,15 @@ class TableFolder:
     def count_partitions(self, nbytes: int, n_tasks: int) -> int:
         """Count the partitions in which tuples are looked up in a table of so many bytes.
 
-        ``n_tasks`` is the number of tasks of an exchange. The result is 1 if a host has room for the table.
+        ``n_tasks`` is the number of tasks of an exchange. The result is 1 if a host has room for the table,
+        unless the user asked for another number.
 
         >>> folder = TableFolder("hdfs://names/shared", cache_bytes=1000)
         >>> [folder.count_partitions(nbytes, 3) for nbytes in (1000, 1001, 4000)]
         [1, 9, 32]
         """
+        if self.asked is not None:
+            return self.asked
         if not self.has_copies or nbytes <= self.cache_bytes:
             return 1
         return max(n_tasks, -(-PARTITIONS_PER_HOST * nbytes // self.cache_bytes))

@@ -28,6 +28,7 @@ from thetastream.joins.ask.streams import read_streams
 from thetastream.joins.ask.validity import find_valid_from, write_validity
 from thetastream.joins.ask.window import read_window
 from thetastream.models.base import AUTO, Model
+from thetastream.models.replicated import Replicated, count_lookup_partitions
 from thetastream.spark.session.configure import count_partitions
 
 SPARK = "spark"
@@ -38,7 +39,7 @@ def read_request(
     frames: Mapping[str, DataFrame],
     on: On,
     within: Within,
-    model: Model | str | None,
+    model: Model | Replicated | str | None,
     options: Mapping[str, Any],
     *,
     how: HowOption = INNER.name,
@@ -75,6 +76,14 @@ def read_request(
     kind = read_how(how)
     given, problems = read_options(options, spark.conf.getAll, door)
     tables = [alias for alias, frame in frames.items() if not frame.isStreaming]
+    lookup_partitions = None
+    if isinstance(model, Replicated) or len(tables) == len(frames) - 1:
+        lookup_partitions = count_lookup_partitions(model)
+    if isinstance(model, Replicated) and not tables:
+        what = "th.Replicated() looks tuples up in a table, and no input is a batch DataFrame"
+        problems.append(QueryError("MIXED_INPUTS", f"{what}; leave model out"))
+    if isinstance(model, Replicated) or lookup_partitions is not None:
+        model = None
     has_tables, keeps_spark_join = 0 < len(tables) < len(frames), False
     if has_tables:
         keeps_spark_join = model == SPARK
@@ -145,6 +154,7 @@ def read_request(
         problems=(*problems, *fitted.problems),
         bounds_watermark=bounds_watermark,
         keeps_spark_join=keeps_spark_join,
+        lookup_partitions=lookup_partitions,
         shown=shown,
     )
     return request.with_problems([*find_changes_problems(request), *find_versions_problems(request)])

@@ -14,9 +14,11 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import relocate
+from thetastream.core.errors import QueryError
 from thetastream.core.folder import is_uri
 from thetastream.core.how import INNER
 from thetastream.core.sides import Side
+from thetastream.engine.table_partitions import Partitioning
 from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.families.request import JoinRequest
 from thetastream.joins.ask.catalyst import Catalyst
@@ -82,15 +84,21 @@ class TableLookup:
 
     def describe(self) -> str:
         """Describe the lookup in a few words."""
-        return self.plan.describe()
+        asked = self.folder.asked
+        divided = "" if asked in (None, 1) else f", its tuples divided among {asked} tasks"
+        return f"{self.plan.describe()}{divided}"
 
 
 def make_lookup(
     plan: LookupPlan, table: DataFrame, folder: TableFolder, rows: str | None = None
 ) -> TableLookup:
     """Make the lookup in a table, which may be declared as a ``th.Table``."""
+    flow = plan.flow()
+    if folder.asked not in (None, 1) and Partitioning.of(flow.lookup.plan) is None:
+        what = f"tuples are divided by an equality or a band with {flow.table.alias!r}, and there is none"
+        raise QueryError("NOT_ROUTABLE", f"{what}; leave model out")
     declared = find_declared(table)
-    staging = None if declared is None else plan_staging(declared, plan.flow(), folder, table)
+    staging = None if declared is None else plan_staging(declared, flow, folder, table)
     return TableLookup(plan, table, folder, staging, rows)
 
 
@@ -112,7 +120,7 @@ def open_folder(request: JoinRequest) -> TableFolder | str:
     if is_uri(root) and not root.startswith(SHARED):
         return NO_SHARED_FOLDER
     cache_bytes = int(request.options.get("table_cache") or CACHE_BYTES)
-    return TableFolder(root, request.run.cache_folder, cache_bytes)
+    return TableFolder(root, request.run.cache_folder, cache_bytes, request.lookup_partitions)
 
 
 def plan_stream_lookup(

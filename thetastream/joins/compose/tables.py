@@ -205,8 +205,9 @@ def plan_with_tables(
     lookup: TableLookup | str = folder if isinstance(folder, str) else ""
     if isinstance(folder, TableFolder) and len(given) == 2:
         lookup = plan_stream_lookup(request, frames, folder)
+    has_model = request.lookup_partitions is not None
     if isinstance(lookup, str) and lookup:
-        refuse_declared(frames, tables, lookup)
+        refuse_declared(frames, tables, lookup, has_model)
     if isinstance(lookup, str) and request.how.nearest is not None:
         what = f"{request.how.name} needs an index of the table {tables[0].alias!r}, and there is none"
         raise QueryError("HOW", f"{what}, because {lookup}; leave how out and rank in foreachBatch")
@@ -244,13 +245,17 @@ def plan_with_tables(
         steps = (TableStep(tables[0], written, (), _name_join(request.how), lookup),)
     for step in steps:
         if isinstance(step.lookup, str):
-            refuse_declared(frames, [step.table], step.lookup)
+            refuse_declared(frames, [step.table], step.lookup, has_model)
     on = list_conditions(request.on, request.predicates)
     return TablesJoin(given, frames, joined, filters, steps, request.has_result_time, on)
 
 
-def refuse_declared(frames: Mapping[str, DataFrame], tables: Sequence[Stream], why: str) -> None:
+def refuse_declared(
+    frames: Mapping[str, DataFrame], tables: Sequence[Stream], why: str, has_model: bool = False
+) -> None:
     """Refuse a ``th.Table`` of which there is no index. Spark's own join does not follow its changes.
+
+    If the user named how tuples are looked up (``has_model``), any table without an index is refused.
 
     Raises
     ------
@@ -258,9 +263,11 @@ def refuse_declared(frames: Mapping[str, DataFrame], tables: Sequence[Stream], w
         TABLE_FOLDER if no folder is shared, or TABLE_INDEX.
     """
     for table in tables:
-        if find_declared(frames[table.alias]) is None:
+        if find_declared(frames[table.alias]) is None and not has_model:
             continue
         what = f"table {table.alias!r} is a th.Table, whose versions are staged with an index"
+        if has_model:
+            what = f"model is for tables that are staged with an index, as table {table.alias!r} would be"
         if why in (NO_FOLDER, NO_SHARED_FOLDER):
             hint = 'give mailbox="hdfs://..." or "file:/shared/..."'
             what += f" in a folder that all executors share, and {why}"

@@ -120,6 +120,9 @@ def find_size_problem(
     if partitioning is None:
         why = "no equality and no band of the condition divides its rows among hosts"
         hint += ", or add a conjunct that does"
+    elif folder.asked == 1:
+        why = "th.Replicated() looks tuples up in the whole table"
+        hint += ", or leave model out"
     elif n_partitions == 1:
         why = "the query began with a smaller version, and does not divide its tuples among hosts"
         hint = "start the query again"
