@@ -1,4 +1,4 @@
-"""Measures of two values, which conjuncts compare with a constant.
+"""Measures of two values, which conjuncts compare with a constant, or with a threshold of each row.
 
 To add a measure, write one file with a subclass of ``thetastream.core.measure.PairMeasure`` and one line in
 ``REGISTRY``. Planning reads the registry. Workers do not read it: the plan carries the measure by value.
@@ -18,15 +18,11 @@ from thetastream.index.measures.sets import (
     JaccardOfSizes,
     OverlapRatio,
     Shared,
-    TryContained,
-    TryContains,
-    TryDice,
-    TryJaccard,
-    TryJaccardOfSizes,
-    TryOverlapRatio,
 )
 from thetastream.index.measures.sphere import Metres
 from thetastream.index.measures.vectors import Cosine, Distance, Product
+
+_RATIOS = Jaccard, JaccardOfSizes, Contained, Contains, OverlapRatio, Dice
 
 REGISTRY: dict[str, PairMeasure] = {
     measure.name: measure
@@ -38,18 +34,8 @@ REGISTRY: dict[str, PairMeasure] = {
         EditDistance(),
         Metres(),
         Difference(),
-        Jaccard(),
-        JaccardOfSizes(),
-        Contained(),
-        Contains(),
-        OverlapRatio(),
-        Dice(),
-        TryJaccard(),
-        TryJaccardOfSizes(),
-        TryContained(),
-        TryContains(),
-        TryOverlapRatio(),
-        TryDice(),
+        *(ratio() for ratio in _RATIOS),
+        *(ratio(is_tried=True) for ratio in _RATIOS),
         Shared(),
         ArraysOverlap(),
         ArrayContains(),

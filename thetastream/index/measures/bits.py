@@ -72,10 +72,7 @@ class Hamming(ScoredMeasure):
         rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]
         tile = np.empty((len(mine), len(theirs)), dtype=np.float32)
         score_bits(search.seekers.words[rows], search.others.words[other_rows], tile)
-        tile = tile if search.is_descending else -tile
-        tile[search.seekers.is_null[rows]] = -np.inf
-        tile[:, search.others.is_null[other_rows]] = -np.inf
-        return tile
+        return tile if search.is_descending else -tile
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,6 @@ class EditDistance(ScoredMeasure):
             best, low[probes], high[probes], keys[stored], search.seekers_probe, found,
         )  # fmt: skip
         tile[:, known] = found
-        tile[left.is_null[rows]] = -np.inf
         return tile
 
 

@@ -22,7 +22,7 @@ MOST_SEEKERS = 1024
 
 
 class ScoredMeasure(PairMeasure):
-    """A measure that computes the scores of many pairs at once."""
+    """A measure that computes the scores of many pairs at once. What it derives has ``is_null``."""
 
     most_others: int = 4096
     """The number of columns of a tile."""
@@ -31,8 +31,8 @@ class ScoredMeasure(PairMeasure):
     def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
         """Compute a tile of scores.
 
-        A score is rounded to single precision. NULL has -inf. A score that is surely less than the least
-        one of its heap may be any number that is less, too.
+        A score is rounded to single precision. Those of values that are NULL do not matter. A score that is
+        surely less than the least one of its heap may be any number that is less, too.
 
         Parameters
         ----------
@@ -64,6 +64,8 @@ class ScoredMeasure(PairMeasure):
 
         best = search.best[mine]
         tile = self.score(search, mine, theirs, best)
+        tile[search.seekers.is_null[search.seeker_rows[mine]]] = -np.inf
+        tile[:, search.others.is_null[search.other_rows[theirs]]] = -np.inf
         probes, stored = (mine, theirs) if search.seekers_probe else (theirs, mine)
         low, high, keys = search.inside
         inside = low[probes], high[probes], keys[stored], search.seekers_probe

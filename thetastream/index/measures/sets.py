@@ -306,16 +306,24 @@ class SetMeasure(ScoredMeasure):
         ):
             # A pair that ends the query must be proposed.
             tile[np.ix_(one, others)] = np.inf if self.is_fatal else -np.inf
-        tile[left.is_null[rows]] = -np.inf
-        tile[:, right.is_null[other_rows]] = -np.inf
         return tile
 
 
 class SetRatio(SetMeasure):
     """A ratio of what two arrays share. It has no value if it divides by zero, which ends the query as in
-    Spark."""
+    Spark.
 
-    is_fatal = True
+    Parameters
+    ----------
+    is_tried : bool
+        Whether it is written with ``try_divide``, which makes NULL of a division by zero.
+    """
+
+    def __init__(self, is_tried: bool = False) -> None:
+        self.is_tried, self.is_fatal = is_tried, not is_tried
+        if is_tried:
+            self.name, self.forms = f"try_{self.name}", _write_tried(self.forms)
+            self.proof = _SIZE_OF_NULL, "NULL"
 
     def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
         is_null = x.is_null | y.is_null
@@ -371,7 +379,7 @@ class Contained(SetRatio):
 
     @property
     def mirrored(self) -> PairMeasure:
-        return Contains()
+        return Contains(self.is_tried)
 
     def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
         return [(left.is_empty, np.ones_like(right.is_empty))]
@@ -389,7 +397,7 @@ class Contains(Contained):
 
     @property
     def mirrored(self) -> PairMeasure:
-        return Contained()
+        return Contained(self.is_tried)
 
     def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
         return [(np.ones_like(left.is_empty), right.is_empty)]
@@ -503,67 +511,14 @@ class ContainedValue(ArrayContains):
         return [(np.ones_like(left.has_null), right.has_null)]
 
 
-def _write_tried(ratio: type[SetRatio]) -> tuple[str, ...]:
-    """Write the forms of a ratio with ``try_divide``."""
-    parts = (form.split(" / ") for form in ratio.forms)
+def _write_tried(forms: tuple[str, ...]) -> tuple[str, ...]:
+    """Write the forms of a ratio with ``try_divide``.
+
+    >>> _write_tried(("size(left) / (size(left) + size(right))",))
+    ('try_divide(size(left), size(left) + size(right))',)
+    """
+    parts = (form.split(" / ") for form in forms)
     return tuple(f"try_divide({part}, {whole[1:-1] if whole[0] == '(' else whole})" for part, whole in parts)
-
-
-class TriedRatio(SetRatio):
-    """A ratio by ``try_divide``, which is NULL if it divides by zero."""
-
-    proof = _SIZE_OF_NULL, "NULL"
-    is_fatal = False
-
-
-class TryJaccard(TriedRatio, Jaccard):
-    """``Jaccard`` by ``try_divide``."""
-
-    name = "try_jaccard"
-    forms = _write_tried(Jaccard)
-
-
-class TryJaccardOfSizes(TriedRatio, JaccardOfSizes):
-    """``JaccardOfSizes`` by ``try_divide``."""
-
-    name = "try_jaccard_of_sizes"
-    forms = _write_tried(JaccardOfSizes)
-
-
-class TryContained(TriedRatio, Contained):
-    """``Contained`` by ``try_divide``."""
-
-    name = "try_contained"
-    forms = _write_tried(Contained)
-
-    @property
-    def mirrored(self) -> PairMeasure:
-        return TryContains()
-
-
-class TryContains(TriedRatio, Contains):
-    """``Contains`` by ``try_divide``."""
-
-    name = "try_contains"
-    forms = _write_tried(Contains)
-
-    @property
-    def mirrored(self) -> PairMeasure:
-        return TryContained()
-
-
-class TryOverlapRatio(TriedRatio, OverlapRatio):
-    """``OverlapRatio`` by ``try_divide``."""
-
-    name = "try_overlap"
-    forms = _write_tried(OverlapRatio)
-
-
-class TryDice(TriedRatio, Dice):
-    """``Dice`` by ``try_divide``."""
-
-    name = "try_dice"
-    forms = _write_tried(Dice)
 
 
 def find_ones(matrix: Bools) -> tuple[Int64s, Int64s]:

@@ -152,10 +152,7 @@ class Metres(ScoredMeasure):
         rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]
         tile = np.empty((len(mine), len(theirs)), dtype=np.float32)
         score_points(left.coordinates[rows], right.coordinates[other_rows], tile)
-        tile = -tile if search.is_descending else tile
-        tile[left.is_null[rows]] = -np.inf
-        tile[:, right.is_null[other_rows]] = -np.inf
-        return tile
+        return -tile if search.is_descending else tile
 
 
 def _find_axis(points: Floats) -> int:
