@@ -1,7 +1,8 @@
 """Random cases of outer, semi and anti joins: fitting models, blocks with failing tuples, timely tuples."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -46,11 +47,16 @@ def is_routable(model: Model, condition: Condition) -> bool:
     return True
 
 
-def read(how: How, columns: list[pa.Array], n_columns: int) -> Iterator[Answer]:
-    """Read answers. Each shown stream has ``n_columns`` columns, of which the first is the id."""
-    assert len(columns) == n_columns * len(how.shown) + len(how.padded)
-    ids = {side: columns[n_columns * n].to_pylist() for n, side in enumerate(how.shown)}
-    for side, flag in zip(how.padded, columns[n_columns * len(how.shown) :], strict=True):
+def count_columns(condition: Condition) -> list[int]:
+    return [len(side.columns) for side in condition.sides]
+
+
+def read(how: How, columns: list[pa.Array], widths: Sequence[int]) -> Iterator[Answer]:
+    """Read answers. ``widths`` has the number of columns of each stream, of which the first is the id."""
+    starts = [0, *accumulate(widths[side] for side in how.shown)]
+    assert len(columns) == starts[-1] + len(how.padded)
+    ids = {side: columns[start].to_pylist() for side, start in zip(how.shown, starts, strict=False)}
+    for side, flag in zip(how.padded, columns[starts[-1] :], strict=True):
         assert flag.to_pylist() == [id_ is not None for id_ in ids[side]]
     yield from zip(
         ids.get(Side.LEFT, [None] * len(columns[0])),
@@ -100,9 +106,9 @@ def keep_timely(case: Case) -> tuple[list[oracle.Row], list[oracle.Row]]:
 
 def count_answers(case: Case, how: How, answers: Iterable[list[pa.Array]]) -> Counter[Answer]:
     """Count the answers of an epoch, which units yield as columns."""
-    n_columns, found = len(case.condition.sides[0].columns), Counter[Answer]()
+    found = Counter[Answer]()
     for columns in answers:
-        found.update(read(how, columns, n_columns))
+        found.update(read(how, columns, count_columns(case.condition)))
     return found
 
 

@@ -125,7 +125,7 @@ class AnswersQuery:
         """Count the answers of an epoch."""
         found: Counter[Answer] = Counter()
         for columns in results:
-            found.update(read(self.how, columns, len(COLUMNS)))
+            found.update(read(self.how, columns, [len(COLUMNS)] * 2))
         return found
 
 

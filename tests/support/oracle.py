@@ -40,7 +40,7 @@ def holds(condition: Condition, left: Row, right: Row) -> bool:
         if a is None or b is None or rank(a) != rank(b):
             return False
     for pair in condition.measured:
-        limits = [row[name] for row, name in zip(rows, pair.thresholds, strict=True) if name is not None]
+        limits = [row.get(name) for row, name in zip(rows, pair.thresholds, strict=True) if name is not None]
         limit = pair.limit.value if isinstance(pair.limit, MeasureLimit) else limits[0]
         found = measure(pair.limit.measure.name, left[pair.columns[0]], right[pair.columns[1]])
         if found is None or limit is None or not COMPARE[pair.limit.op](rank(found), rank(limit)):

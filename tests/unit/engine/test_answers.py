@@ -15,6 +15,7 @@ from tests.support.answer_cases import (
     ANSWERING,
     END,
     count_answers,
+    count_columns,
     drawn_passes,
     gather_rows,
     keep_timely,
@@ -221,7 +222,7 @@ def test_the_nearest_of_the_nested_loop(
 
     unit = UnitSpec(case.condition, case.indexes, case.archive_period_us)
     spec = NearestSpec(TwoStreamSpec(unit, data.draw(models(how, case.condition))), how, ranking)
-    run, n_columns = LocalRun(spec), len(case.condition.sides[0].columns)
+    run = LocalRun(spec)
     found: Counter[Answer] = Counter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answers_nearest, "SEARCHED", searched)
@@ -237,7 +238,7 @@ def test_the_nearest_of_the_nested_loop(
                 batch = case.batch(side, some)
                 blocks.append(batch.append_column(RANKED, ranked) if has[side] else batch)
             for columns in run.epoch(blocks, watermark):
-                found.update(read(how, columns, n_columns))
+                found.update(read(how, columns, count_columns(case.condition)))
     expected = nearest(k, order, keeps, lambda a, b: oracle.holds(case.condition, a, b), *keep_timely(case))
     assert found == expected
     assert all(not state.best.pages for state in run.states)
@@ -303,7 +304,6 @@ def test_the_nearest_by_a_measure(
     def holds(a: oracle.Row, b: oracle.Row) -> bool:
         return oracle.holds(condition, a, b)
 
-    n_columns = len(left.columns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "SMALL", data.draw(st.sampled_from([0, 5])))
         patch.setattr(best_partners, "PRUNE_BYTES", 99)
@@ -317,7 +317,7 @@ def test_the_nearest_by_a_measure(
             for *rows, watermark in [*case.epochs, ([], [], END)]:
                 blocks = [case.batch(side, some) for side, some in zip(Side, rows, strict=True)]
                 for columns in run.epoch(blocks, watermark):
-                    found.update(read(how, columns, n_columns))
+                    found.update(read(how, columns, count_columns(condition)))
             assert found == nearest(k, rank, keeps, holds, *keep_timely(case))
         condition = replace(condition, window=None)
         plan = IndexPlan(condition, Side.RIGHT, data.draw(index_specs(condition)))
@@ -332,7 +332,7 @@ def test_the_nearest_by_a_measure(
         table = TableRuns(runs, block.schema)
         found = Counter()
         for columns in Lookup(plan, how, MeasuredRanking(pair)).answer(case.batch(Side.LEFT, rows[0]), table):
-            found.update(read(how, columns, n_columns))
+            found.update(read(how, columns, count_columns(condition)))
         assert found == nearest(k, rank, keeps, holds, rows[0], rows[1])
 
 
@@ -362,7 +362,7 @@ def test_the_nearest_by_a_measure_among_equal_texts() -> None:
     found: Counter[Answer] = Counter()
     how = find_nearest(Nearest(2, "unread"))
     for columns in Lookup(plan, how, MeasuredRanking(pair)).answer(blocks[0], table):
-        found.update(read(how, columns, 3))
+        found.update(read(how, columns, (3, 3)))
     expected = nearest(
         2,
         lambda a, b: -float(np.dot(a["v"], b["v"])),

@@ -168,7 +168,7 @@ def test_no_tuple_is_answered_twice_when_times_pass_1970(name: str, expected: li
         now = [batch and early.find_latest(n, batch, None) for n, batch in enumerate(batches)]
         latest = merge_latest(latest, now)
         for columns in run.epoch(batches, early.compute(latest) if spark_us is None else spark_us):
-            found += read(HOWS[name], columns, 2)
+            found += read(HOWS[name], columns, (2, 2))
         known = [time for time in latest if time is not None]
         spark_us = min(known) if len(known) == 2 and min(known) > 0 else None
     assert sorted(found, key=str) == expected
