@@ -205,7 +205,7 @@ def test_reports_of_units_are_written_as_ever() -> None:
 VERSION = Version(2, ("r0", "r1"), 5, 700, 1.5, "5 77")
 VERSION_TEXT = (
     '{"number": 2, "runs": ["r0", "r1"], "n_rows": 5, "nbytes": 700, "staged_s": 1.5, '
-    '"content": "5 77", "cuts": []}'
+    '"content": "5 77", "extents": [], "layout": "", "cuts": []}'
 )
 
 
@@ -221,8 +221,9 @@ def test_versions_of_tables_are_written_as_ever() -> None:
     for text, record in written.items():
         assert json.dumps(records.encode(record)) == text
         assert records.decode(type(record), json.loads(text)) == record
-        # Earlier versions wrote no cuts.
-        assert records.decode(type(record), json.loads(text.replace(', "cuts": []', ""))) == record
+        # Earlier versions wrote no cuts, no extents and no layout.
+        earlier = text.replace(', "extents": [], "layout": "", "cuts": []', "")
+        assert records.decode(type(record), json.loads(earlier)) == record
 
 
 STAGED = Staged("part-q-000007-3-ab.rows", 5, 70, {"at": (1, 9), "k": ("a", "b")}, (0, 2), {"crc": 7})

@@ -19,6 +19,7 @@ from tests.support.answer_cases import (
     ANSWERING,
     END,
     count_answers,
+    count_columns,
     drawn_passes,
     gather_rows,
     keep_timely,
@@ -164,7 +165,7 @@ def test_the_nearest_of_the_nested_loop(
                 for side, rows in zip(Side, (left, right), strict=True)
             ]
             for columns in run.epoch(batches, watermark):
-                found.update(read(how, columns, len(case.condition.sides[0].columns)))
+                found.update(read(how, columns, count_columns(case.condition)))
 
     def matches(a: oracle.Row, b: oracle.Row) -> bool:
         return is_chosen(a["id"], b["id"]) and oracle.holds(case.condition, a, b)
