@@ -4,7 +4,6 @@ from bench.papers.efficiency import brute_force, by_hash, by_range, matches
 from tests.support.controlled_run import ControlledRun
 from tests.support.local import LocalJoin, LocalMultiway
 from tests.support.local_run import LocalRun
-from thetastream import kernels as walk_kernel
 from thetastream.aggregates.base import Measure
 from thetastream.aggregates.operands import SideColumn
 from thetastream.aggregates.simple import Greatest, Least, MatchCount, Total
@@ -63,6 +62,7 @@ from thetastream.index import IndexSpec
 from thetastream.index.base import CANDIDATE_S, INSERT_S
 from thetastream.index.measures import REGISTRY as MEASURES
 from thetastream.joins.measured_statistics import measure_statistics
+from thetastream.kernels import walk as walk_kernel
 from thetastream.lowering.lower import choose_index
 from thetastream.models.base import AUTO, Model
 from thetastream.runtime.choice import FittedSpec

@@ -236,7 +236,7 @@ def collect_places(
     Parameters
     ----------
     find : callable
-        A kernel such as ``thetastream.kernels.select``. It gets a cursor, a buffer of rows and a buffer of
+        A kernel such as ``thetastream.kernels.tiles.select``. It gets a cursor, a buffer of rows and one of
         columns, goes on at the cursor, and returns how many places it has written. It is done when it leaves
         the buffers with room.
     capacity : int

@@ -44,7 +44,7 @@ class Spreader:
         >>> (numbers - numbers[0])[[0, 2, 3]]
         array([0, 1, 2])
         """
-        from thetastream.kernels import count_equal, refill  # loads Numba
+        from thetastream.kernels.keys import count_equal, refill  # loads Numba
 
         size = len(self._known)
         while 2 * (self._n_known + len(hashes)) > size:

@@ -2,7 +2,7 @@
 
 A run is an immutable, ordered set of stored tuples: int64 key rows that are cut into buckets. A shape defines
 the order of the rows, the first row of each bucket, and the buckets that a probe visits. Unless the shape
-brings a kernel of its own (``Shape.match``), ``thetastream.kernels`` does the rest.
+brings a kernel of its own (``Shape.match``), ``thetastream.kernels.walk`` does the rest.
 """
 
 from abc import ABC, abstractmethod
@@ -323,7 +323,7 @@ class Shape(ABC):
         passes blocks of rows by their zones, and compares the other columns of each row. A shape that
         compares many rows at once, for example by a product of matrices, overrides this method.
         """
-        from thetastream.kernels import walk  # loads Numba
+        from thetastream.kernels.walk import walk  # loads Numba
 
         buckets, checked, suffix, ranges, most, *_ = search
         slo = shi = entry = reach = _NOTHING
@@ -417,7 +417,7 @@ def group_equal_keys(ordered: Int64s) -> tuple[Int64s, Int64s]:
 
 def find_equal_buckets(edges: Int64s, keys: Int64s) -> Span:
     """Find the bucket whose edge equals the key of each probe; the span is empty if there is none."""
-    from thetastream.kernels import find_equal  # loads Numba
+    from thetastream.kernels.keys import find_equal  # loads Numba
 
     first, last = np.empty_like(keys), np.empty_like(keys)
     find_equal(edges, keys, first, last)

@@ -30,7 +30,7 @@ class Grid(Shape):
         return access.ranges[1]
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
-        from thetastream.kernels import order_inside  # loads Numba
+        from thetastream.kernels.keys import order_inside  # loads Numba
 
         n = len(rows)
         first, second = (np.ascontiguousarray(rows[:, column]) for column in access.ranges)

@@ -67,7 +67,7 @@ class HashSorted(Hash):
         return access.ranges[0]
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
-        from thetastream.kernels import order_inside  # loads Numba
+        from thetastream.kernels.keys import order_inside  # loads Numba
 
         key = combine_keys([rows[:, column] for column in access.group])
         by_key = np.argsort(key)

@@ -53,7 +53,7 @@ class Intervals(Shape):
         return access.ranges[1]
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
-        from thetastream.kernels import order_inside  # loads Numba
+        from thetastream.kernels.keys import order_inside  # loads Numba
 
         end, start = (np.ascontiguousarray(rows[:, column]) for column in access.ranges)
         lengths = _measure_lengths(start, end)

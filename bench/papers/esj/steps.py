@@ -1,6 +1,6 @@
 """Counts the bisection steps of probes.
 
-``lower_bound`` of ``thetastream.kernels`` takes bit_length(n) steps in a bucket of n tuples: it halves n,
+``thetastream.kernels.walk.lower_bound`` takes bit_length(n) steps in a bucket of n tuples: it halves n,
 rounded down, until nothing is left. Steps are taken where a bucket is sorted, and by every probe in every
 bucket that it enters.
 """

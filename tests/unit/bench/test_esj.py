@@ -59,7 +59,7 @@ def test_bounds_order_the_indexes() -> None:
 
 
 def test_steps_are_those_of_a_loop() -> None:
-    from thetastream.kernels import lower_bound
+    from thetastream.kernels.walk import lower_bound
 
     assert lower_bound(np.arange(9).reshape(-1, 1), 0, 0, 9, 4) == 4
     query = make_join(64, 64, 1).by("sorted")

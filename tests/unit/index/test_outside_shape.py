@@ -56,7 +56,7 @@ def test_a_registered_shape_is_chosen_and_joins_with_its_own_kernel(
         return match(self, run, search, capacity)
 
     monkeypatch.setattr(Tiles, "match", note)
-    monkeypatch.delattr("thetastream.kernels.walk")
+    monkeypatch.delattr("thetastream.kernels.walk.walk")
     join = LocalJoin(UnitSpec(condition, (index, index), None), Biclique((1, 2)))
     half = len(VALUES) // 2
     found: Counter[tuple[int, int]] = Counter()

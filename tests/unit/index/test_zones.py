@@ -14,7 +14,6 @@ from tests.support import oracle
 from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin
 from tests.support.strategies import TYPES, conditions, index_specs
-from thetastream import kernels
 from thetastream.core.blocks import RowFacts
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.keys import Int64s
@@ -26,6 +25,7 @@ from thetastream.engine.store.segment import MemoryStore, describe
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.index import REGISTRY, IndexSpec, zones
 from thetastream.index.zones import build_zones
+from thetastream.kernels import walk
 from thetastream.lowering.lower import choose_index
 from thetastream.models import Biclique
 
@@ -68,7 +68,7 @@ def draw_uniform(seed: int, n: int = N) -> Int64s:
 
 
 def test_a_block_of_the_kernel_has_as_many_rows_as_a_zone() -> None:
-    assert kernels.BLOCK == zones.BLOCK
+    assert walk.BLOCK == zones.BLOCK
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 64, 65, 4097])

@@ -1,14 +1,17 @@
 """Kernels are compiled once per machine, by the first process or by several processes at the same time."""
 
+import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from thetastream import kernels
+
 PROCESSES = 2
 CALL = """
 import numpy as np
-from thetastream.kernels import walk
+from thetastream.kernels.walk import walk
 
 def longs(*values):
     return np.array(values, dtype=np.int64)
@@ -21,6 +24,20 @@ n = walk(rows, longs(0, 1000), 1, longs(0, 0), longs(1, 1), longs(11, 500), long
          longs(), longs(), longs().reshape(0, 2), longs(0), longs(), longs(), 1000)
 print(list(zip(probe[:n].tolist(), stored[:n].tolist())), cursor[3])
 """
+
+
+SHARED = {"Bools", "Floats", "Int64s", "Singles", "jit"}
+
+
+def test_a_kernel_calls_kernels_of_its_own_file_only() -> None:
+    """The code of a kernel that Numba keeps on the disk has that of the kernels that it calls. Numba makes it
+    again if its own file has changed, and does not look at other files."""
+    files = list(Path(kernels.__file__).parent.glob("*.py"))
+    assert len(files) > 4
+    for file in files:
+        imports = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        ours = [node for node in imports if str(node.module).startswith("thetastream")]
+        assert {alias.name for node in ours for alias in node.names} <= SHARED
 
 
 def test_many_processes_fill_one_fresh_cache(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class RankedRun:
         edges, starts, known = self.edges
         place, after = np.zeros(n, dtype=np.int64), np.full(n, len(edges))
         if box.group is not None:
-            from thetastream.kernels import find_equal  # loads Numba
+            from thetastream.kernels.keys import find_equal  # loads Numba
 
             find_equal(edges, np.ascontiguousarray(box.group), place, after)
         start, stop = starts[place], starts[after]
@@ -229,7 +229,7 @@ class RankedRun:
 
     def _bisect(self, low: Int64s, high: Int64s, keys: Int64s, is_after: bool) -> Int64s:
         """Find the first row in [low, high) whose value is at least a key, or beyond it if ``is_after``."""
-        from thetastream.kernels import bisect  # loads Numba
+        from thetastream.kernels.keys import bisect  # loads Numba
 
         found = np.empty_like(low)
         bisect(self.sorted_values, low, high, np.ascontiguousarray(keys), is_after, found)

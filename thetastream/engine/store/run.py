@@ -133,7 +133,7 @@ def _arrange_cells(plan: IndexPlan, rows: Int64s) -> Layout | None:
     edges = rows[order[offsets[:-1]], TIME_COLUMN]
     suffix = shape.suffix(plan.access)
     if suffix >= 0:
-        from thetastream.kernels import order_inside  # loads Numba
+        from thetastream.kernels.keys import order_inside  # loads Numba
 
         order = order_inside(order, offsets, np.ascontiguousarray(rows[:, suffix]))
     return Layout(order, edges, offsets)

@@ -58,7 +58,7 @@ class Hamming(ScoredMeasure):
         return Words(column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), is_null)
 
     def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
-        from thetastream.kernels import select_bits  # loads Numba
+        from thetastream.kernels.tiles import select_bits  # loads Numba
 
         least, most = find_interval(search.limit)
         known, others = search.find_known()
@@ -67,7 +67,7 @@ class Hamming(ScoredMeasure):
             yield Proposal(known[found], others[columns], is_proved=True)
 
     def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
-        from thetastream.kernels import score_bits  # loads Numba
+        from thetastream.kernels.tiles import score_bits  # loads Numba
 
         rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]
         tile = np.empty((len(mine), len(theirs)), dtype=np.float32)
@@ -115,7 +115,7 @@ class HammingSum(PairMeasure):
         return WordLists(words, is_null)
 
     def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
-        from thetastream.kernels import select_words  # loads Numba
+        from thetastream.kernels.tiles import select_words  # loads Numba
 
         least, most = find_interval(search.limit)
         known, others = search.find_known()

@@ -59,7 +59,7 @@ class EditDistance(ScoredMeasure):
         return left == right == "string"
 
     def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
-        from thetastream.kernels import count_edits  # loads Numba
+        from thetastream.kernels.tiles import count_edits  # loads Numba
 
         mine, theirs = left.take(pa.array(left_rows)), right.take(pa.array(right_rows))
         values = np.zeros(len(left_rows), dtype=np.float64)
@@ -68,7 +68,7 @@ class EditDistance(ScoredMeasure):
         return Values(values, is_null)
 
     def derive(self, column: pa.Array) -> Texts:
-        from thetastream.kernels import sign_characters  # loads Numba
+        from thetastream.kernels.tiles import sign_characters  # loads Numba
 
         characters, starts = _read_characters(column)
         signatures = np.zeros(len(column), dtype=np.int64)
@@ -86,7 +86,7 @@ class EditDistance(ScoredMeasure):
         signatures = stored.signatures[search.stored_rows[others]]
 
         def find_near(some: Int64s, most: int = most) -> Iterator[tuple[Int64s, Int64s]]:
-            from thetastream.kernels import select_texts  # loads Numba
+            from thetastream.kernels.tiles import select_texts  # loads Numba
 
             lengths, mine = probes.lengths[rows[some]], probes.signatures[rows[some]]
             first = np.searchsorted(ordered, lengths - most, side="left")
@@ -109,7 +109,7 @@ class EditDistance(ScoredMeasure):
             yield from super().propose_nearest(search, capacity)
 
     def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
-        from thetastream.kernels import score_texts  # loads Numba
+        from thetastream.kernels.tiles import score_texts  # loads Numba
 
         left, right = search.seekers, search.others
         rows = search.seeker_rows[mine]
@@ -144,7 +144,7 @@ def _read_characters(column: pa.Array) -> tuple[Characters, Int64s]:
     >>> len({*characters.tolist()}), starts.tolist()
     (2, [0, 2, 2, 3])
     """
-    from thetastream.kernels import read_characters  # loads Numba
+    from thetastream.kernels.tiles import read_characters  # loads Numba
 
     texts = column.cast(pa.large_binary()).fill_null(b"")
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]

@@ -60,7 +60,7 @@ class ScoredMeasure(PairMeasure):
         self, search: NearestSearch, mine: Int64s, theirs: Int64s, capacity: int
     ) -> Iterator[tuple[Int64s, Int64s]]:
         """Propose pairs of a tile, and update the heaps."""
-        from thetastream.kernels import push_best, select_best  # loads Numba
+        from thetastream.kernels.tiles import push_best, select_best  # loads Numba
 
         best = search.best[mine]
         tile = self.score(search, mine, theirs, best)

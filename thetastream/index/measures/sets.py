@@ -139,7 +139,7 @@ class SetMeasure(ScoredMeasure):
     widens = True
     proof: tuple[str, Any] | None = _IS_ANSI
     kind: int
-    """Its case in ``thetastream.kernels.find_whole``."""
+    """Its case in ``thetastream.kernels.sets.find_whole``."""
     is_fatal: bool = False
     """Whether a pair without a value ends the query."""
     has_null_element: bool = True
@@ -149,7 +149,7 @@ class SetMeasure(ScoredMeasure):
         return left == right and left.removeprefix("array<").removesuffix(">") in ELEMENTS
 
     def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
-        from thetastream.kernels import count_common, find_wholes  # loads Numba
+        from thetastream.kernels.sets import count_common, find_wholes  # loads Numba
 
         mine, theirs = (
             _read_arrays(column.take(pa.array(rows)))
@@ -256,7 +256,7 @@ class SetMeasure(ScoredMeasure):
 
         A set is found only if its number in ``columns`` is not -1.
         """
-        from thetastream.kernels import select_sets  # loads Numba
+        from thetastream.kernels.sets import select_sets  # loads Numba
 
         tokens, lengths = probes.tokens[probes.starts[row] : probes.starts[row + 1]], probes.lengths[[row]]
         sizes = np.array([len(tokens)])
@@ -283,7 +283,7 @@ class SetMeasure(ScoredMeasure):
         """Return how many elements each set must share, as a real number."""
 
     def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
-        from thetastream.kernels import score_sets  # loads Numba
+        from thetastream.kernels.sets import score_sets  # loads Numba
 
         left, right = search.seekers, search.others
         rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]

@@ -64,7 +64,7 @@ class Metres(ScoredMeasure):
         return left == right == "array<double>"
 
     def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
-        from thetastream.kernels import measure_metres  # loads Numba
+        from thetastream.kernels.points import measure_metres  # loads Numba
 
         mine, theirs = left.take(pa.array(left_rows)), right.take(pa.array(right_rows))
         x, y = self.derive(mine), self.derive(theirs)
@@ -94,7 +94,7 @@ class Metres(ScoredMeasure):
         reach = math.sqrt(max(square, 0.0))
 
         def find_near(some: Int64s) -> Iterator[tuple[Int64s, Int64s]]:
-            from thetastream.kernels import select_points  # loads Numba
+            from thetastream.kernels.points import select_points  # loads Numba
 
             mine = points[some]
             first = np.searchsorted(ordered[:, axis], mine[:, axis] - reach, side="left")
@@ -146,7 +146,7 @@ class Metres(ScoredMeasure):
         yield from pair_all(np.flatnonzero(left.is_null[search.seeker_rows]), every, capacity)
 
     def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
-        from thetastream.kernels import score_points  # loads Numba
+        from thetastream.kernels.points import score_points  # loads Numba
 
         left, right = search.seekers, search.others
         rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]

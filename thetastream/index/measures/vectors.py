@@ -28,8 +28,8 @@ lower and an upper bound. For the distance, x . b - |b|^2 / 2 is the score of b.
 lower bounds of each seeker. A pair is proposed if its upper bound is not below the least of them.
 
 *Decisions.* A pair whose product is beyond the limit by more than the error satisfies the comparison: such
-pairs are proved, except by heads. ``thetastream.kernels`` computes each other proposed pair as Spark 4.3
-does, bit for bit: sums in double precision, in groups of eight, and a result in single precision. Vectors
+pairs are proved, except by heads. ``thetastream.kernels.tiles`` computes each other proposed pair as Spark
+4.3 does, bit for bit: sums in double precision, in groups of eight, and a result in single precision. Vectors
 that are not finite, that are very long or very short, or that hold a NULL are proposed with all others.
 """
 
@@ -279,7 +279,7 @@ class Cosine(VectorMeasure):
     is_similarity = True
 
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
-        from thetastream.kernels import measure_cosines
+        from thetastream.kernels.tiles import measure_cosines
 
         measure_cosines(*arrays)
 
@@ -305,7 +305,7 @@ class Product(VectorMeasure):
     is_similarity = True
 
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
-        from thetastream.kernels import measure_products
+        from thetastream.kernels.tiles import measure_products
 
         measure_products(*arrays)
 
@@ -328,7 +328,7 @@ class Distance(VectorMeasure):
     forms = ("vector_l2_distance(left, right)",)
 
     def _run_kernel(self, *arrays: npt.NDArray[Any]) -> None:
-        from thetastream.kernels import measure_distances
+        from thetastream.kernels.tiles import measure_distances
 
         measure_distances(*arrays)
 
@@ -416,7 +416,7 @@ def _select(
     form: Form, sure: Form | None, stored: Singles, part: slice, capacity: int
 ) -> Iterator[tuple[Int64s, Int64s, bool]]:
     """Yield the places of a tile that satisfy a form, and whether they surely satisfy the comparison."""
-    from thetastream.kernels import select  # loads Numba
+    from thetastream.kernels.tiles import select  # loads Numba
 
     tile, added, is_above = form.x @ stored[part].T, form.added[part], form.is_above
     never = np.full(len(tile), np.nan, dtype=np.float32)
@@ -441,7 +441,7 @@ def _select_nearest(
     capacity: int,
 ) -> Iterator[tuple[Int64s, Int64s]]:
     """Yield the places of a tile that may be among the nearest, and update the heaps ``best``."""
-    from thetastream.kernels import push_best, select_best  # loads Numba
+    from thetastream.kernels.tiles import push_best, select_best  # loads Numba
 
     probes, stored = (mine, theirs) if search.seekers_probe else (theirs, mine)
     low, high, keys = search.inside

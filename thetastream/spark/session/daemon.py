@@ -72,7 +72,11 @@ if __name__ == "__main__":
     import pandas  # noqa: F401
     from pyspark import daemon
 
-    import thetastream.kernels
+    import thetastream.kernels.keys
+    import thetastream.kernels.points
+    import thetastream.kernels.sets
+    import thetastream.kernels.tiles
+    import thetastream.kernels.walk
     import thetastream.runtime.epoch  # noqa: F401
 
     gc.collect()

@@ -1,0 +1,133 @@
+"""Kernels over encoded keys: looking keys up, sorting rows inside buckets, and counting equal keys.
+
+find_equal      looks many keys up in ascending edges
+bisect          looks a key up in an ascending part of the values, for each probe
+order_inside    orders rows inside the buckets that a first sort has made
+count_equal     counts equal keys in a hash table, which ``refill`` moves into a larger one
+"""
+
+import numpy as np
+
+from thetastream.kernels.compiling import Int64s, jit
+
+
+@jit
+def find_equal(edges: Int64s, keys: Int64s, first: Int64s, last: Int64s) -> None:
+    """Write the position of ``keys[p]`` in ``edges`` as ``[first[p], last[p])``, which is empty if it is
+    absent.
+
+    The search gallops from the position of the previous key. Therefore ascending keys cost O(log gap) each,
+    and other keys cost O(log edges).
+    """
+    n = len(edges)
+    at = 0
+    for p in range(len(keys)):
+        key = keys[p]
+        if p > 0 and key < keys[p - 1]:
+            at = 0
+        # 1. Widen until edges[end] >= key.
+        end = at
+        step = 1
+        while end < n and edges[end] < key:
+            at = end + 1
+            end += step
+            step <<= 1
+        end = min(end, n)
+        # 2. Bisect.
+        while at < end:
+            middle = (at + end) >> 1
+            if edges[middle] < key:
+                at = middle + 1
+            else:
+                end = middle
+        first[p] = at
+        last[p] = at + (at < n and edges[at] == key)
+
+
+def order_inside(by_bucket: Int64s, offsets: Int64s, minor: Int64s) -> Int64s:
+    """Order row numbers by bucket, and by ``minor`` inside a bucket.
+
+    Two unstable sorts and one pass are 2.5 times as fast as ``np.lexsort``, which sorts stably twice.
+
+    Parameters
+    ----------
+    by_bucket : int64, shape (n,)
+        The row numbers, grouped by bucket.
+    offsets : int64, shape (buckets + 1,)
+        Bucket b is ``by_bucket[offsets[b]:offsets[b + 1]]``.
+    minor : int64, shape (n,)
+        The key inside the bucket for each row number.
+
+    Examples
+    --------
+    >>> order_inside(np.array([3, 0, 2, 1]), np.array([0, 2, 4]), np.array([7, 5, 6, 8]))
+    array([0, 3, 1, 2])
+    """
+    bucket_of = np.empty_like(by_bucket)
+    bucket_of[by_bucket] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    out = np.empty_like(by_bucket)
+    _place(np.argsort(minor), bucket_of, offsets[:-1].copy(), out)
+    return out
+
+
+@jit
+def _place(order: Int64s, bucket_of: Int64s, cursor: Int64s, out: Int64s) -> None:
+    for i in range(len(order)):
+        row = order[i]
+        bucket = bucket_of[row]
+        out[cursor[bucket]] = row
+        cursor[bucket] += 1
+
+
+@jit
+def bisect(values: Int64s, first: Int64s, last: Int64s, keys: Int64s, is_after: bool, found: Int64s) -> None:
+    """Write for each probe p the first i in [first[p], last[p]) with values[i] >= keys[p], or ``last[p]``.
+
+    If ``is_after``, it is the first i with values[i] > keys[p]. The values between ``first[p]`` and
+    ``last[p]`` ascend. An empty part gives ``first[p]``. The loop has no branch, as in ``lower_bound``.
+    """
+    for p in range(len(keys)):
+        start, key = first[p], keys[p]
+        n = last[p] - start
+        while n > 0:
+            half = (n + 1) >> 1
+            value = values[start + half - 1]
+            start += half * ((value < key) | (is_after & (value == key)))
+            n -= half
+        found[p] = start
+
+
+@jit
+def count_equal(keys: Int64s, known: Int64s, counts: Int64s, before: Int64s) -> int:
+    """Write how many equal keys came before each key, and count the keys; return the number of new keys.
+
+    ``known`` and ``counts`` are a hash table with open addressing. Their length is a power of two, and more
+    than the keys that they get. ``counts`` is 0 where the table is empty. Keys must be well mixed, because
+    their low bits choose the place.
+    """
+    mask = len(known) - 1
+    n_new = 0
+    for i in range(len(keys)):
+        key = keys[i]
+        at = key & mask
+        while counts[at] != 0 and known[at] != key:
+            at = (at + 1) & mask
+        if counts[at] == 0:
+            known[at] = key
+            n_new += 1
+        before[i] = counts[at]
+        counts[at] += 1
+    return n_new
+
+
+@jit
+def refill(known: Int64s, counts: Int64s, to_known: Int64s, to_counts: Int64s) -> None:
+    """Move the keys of a table into a larger one, which is empty."""
+    mask = len(to_known) - 1
+    for place in range(len(known)):
+        if counts[place] != 0:
+            at = known[place] & mask
+            while to_counts[at] != 0:
+                at = (at + 1) & mask
+            to_known[at] = known[place]
+            to_counts[at] = counts[place]
