@@ -140,6 +140,9 @@ def test_what_versions_cannot_have(spark: SparkSession) -> None:
     for refused, frame in (
         ("select '_version' too", versions.select("currency", "ts")),
         ("versions without all columns of their key: none of 1", versions.drop("currency")),
+        ("a filter reads 'price'.*by columns of their key", versions.where("currency = 'EUR' AND price > 1")),
+        ("a filter reads 'n'", versions.dropna(subset=["n"])),
+        ("some rows were left out .GlobalLimit", versions.limit(5).where("currency = 'EUR'")),
     ):
         with pytest.raises(th.QueryError, match=f"VERSIONS.*{refused}"):
             th.join({"o": orders, "v": frame}, on="o.ts >= v.ts", how=as_of)
@@ -151,7 +154,10 @@ def test_what_versions_cannot_have(spark: SparkSession) -> None:
         th.sql(spark, "SELECT o.id FROM o JOIN v ON o.currency = v.currency", {"o": orders, "v": versions})
     with pytest.raises(th.QueryError, match="VERSIONS"):
         th.aggregate({"o": orders, "v": versions}, on=on, aggs={"n": "count(*)"})
-    # A column of the key may have another name, and the order of the versions is no column of the row.
-    renamed = versions.withColumnRenamed("currency", "code").drop("n")
+    filtered = "(SELECT * FROM v WHERE price > 1) AS w FOR SYSTEM_TIME AS OF o.ts ON o.currency = w.currency"
+    with pytest.raises(th.QueryError, match=r"VERSIONS.*a filter reads 'price'"):
+        th.sql(spark, f"SELECT o.id FROM o JOIN {filtered}", {"o": orders, "v": versions})
+    # A column of the key may be filtered and have another name, and the order of versions is no column.
+    renamed = versions.where("currency <> 'USD'").withColumnRenamed("currency", "code").drop("n")
     found = th.join({"o": orders, "v": renamed}, on="o.currency = v.code AND v.ts <= o.ts", how=as_of)
     assert found.schema["v"].dataType.names == ["code", "price", "ts"]  # type: ignore[union-attr]

@@ -210,7 +210,7 @@ class VersionRule:
     key: tuple[str, ...]
     """The columns that identify a row."""
     sequence: str | None = None
-    """By what the versions of one time are ordered. None if any of them counts."""
+    """By what the versions of one time are ordered. None if the values of the rows decide."""
     deleted: str | None = None
     """When a key has no row any more. None if keys are never deleted."""
 

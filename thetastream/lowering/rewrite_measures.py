@@ -26,7 +26,7 @@ from thetastream.core.sides import Side
 from thetastream.core.spark_types import DATETIME, FLOATING, INTEGRAL, is_floating, is_integral
 from thetastream.index.measures import REGISTRY
 from thetastream.index.measures.bits import Hamming, HammingSum
-from thetastream.index.measures.ranges import Outside
+from thetastream.index.measures.ranges import Difference, Outside
 from thetastream.index.measures.subtraction import Subtraction
 from thetastream.lowering.conjunct import Conjunct, Measured
 from thetastream.lowering.domains import find_domain, write_cast
@@ -143,6 +143,8 @@ def _read_subtraction(phrase: Phrase, query: Query, resolver: Resolver) -> Measu
     type_ = None if found is None else resolver.type_of(phrase.text, query.aliases)
     if found is None or found.measure.is_test or type_ not in _NUMBERS:
         return None
+    if type_ == "bigint" and found.measure == Difference():
+        return None  # A difference of 64 bits is computed as a double, and Spark subtracts in whole numbers.
     constant = resolver.constant(f"CAST(CAST(({minuend.text}) AS {type_}) AS DOUBLE)")
     if constant is None or constant.value is None:
         return None

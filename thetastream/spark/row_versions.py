@@ -5,6 +5,9 @@ and whether its key has no row any more. All columns have a mark in their metada
 another one, so that a join notices if one of them is gone.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
@@ -57,12 +60,54 @@ def find_version_rule(what: str, rows: DataFrame) -> VersionRule | None:
             return None
         lost = f"{what} has columns of versions ({', '.join(marked)}) without {VERSION!r}"
         raise QueryError("VERSIONS", f"{lost}: deleted rows would stay valid; select {VERSION!r} too")
+    _refuse_filters(what, rows)
     keys = tuple(list_marked(schema, _KEY))
     if len(keys) < described[_N_KEYS]:
         left = ", ".join(keys) or "none"
         lost = f"{what} has versions without all columns of their key: {left} of {described[_N_KEYS]} is left"
         raise QueryError("VERSIONS", f"{lost}; select the others too")
     return VersionRule(keys, described[_SEQUENCE] or None, described[_DELETED] or None)
+
+
+def _refuse_filters(what: str, rows: DataFrame) -> None:
+    """Refuse versions of which some were left out by anything else than their key. Only a classic session
+    shows the plan.
+
+    Raises
+    ------
+    QueryError
+        VERSIONS: the version before would stay valid.
+    """
+    jframe: Any = getattr(rows, "_jdf", None)
+    if jframe is None:
+        return
+    plan = jframe.queryExecution().analyzed()
+    while _has_mark(_list(plan.output()), VERSIONS):
+        operator, read = plan.getClass().getSimpleName(), list[Any]()
+        if operator == "Filter":
+            read = [one for one in _list(plan.condition().references().toSeq()) if not _has_mark([one], _KEY)]
+        if read or operator in _LEAVING_OUT:
+            why = f"a filter reads {read[0].name()!r}" if read else f"some rows were left out ({operator})"
+            hint = "filter the results of the join, or the versions by columns of their key"
+            raise QueryError(
+                "VERSIONS", f"{what} has versions, and {why}: the ones before would stay valid; {hint}"
+            )
+        children = _list(plan.children())
+        if len(children) != 1:
+            return
+        (plan,) = children
+
+
+_LEAVING_OUT = ("Sample", "GlobalLimit", "LocalLimit", "Deduplicate", "DeduplicateWithinWatermark")
+"""Spark's operators that leave rows out and are no filters."""
+
+
+def _list(found: Any) -> list[Any]:
+    return [found.apply(n) for n in range(found.size())]
+
+
+def _has_mark(attributes: Sequence[Any], mark: str) -> bool:
+    return any(f'"{mark}"' in one.metadata().json() for one in attributes)
 
 
 def is_version_field(field: StructField) -> bool:

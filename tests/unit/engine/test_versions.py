@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.local_run import LocalRun
-from thetastream.core.columns import RANKED, VERSION_GONE, VERSION_ORDER
+from thetastream.core.columns import PASSES, RANKED, SIGN, VERSION_GONE, VERSION_ORDER
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.how import Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
@@ -204,3 +204,45 @@ def test_each_event_has_the_version_of_its_time(
         assert found == expected
     assert len(expected) > 100
     assert (max(held) < 350) is (drops or span is not None)
+
+
+@pytest.mark.parametrize("seed", [19, 31])
+def test_the_delete_of_an_event_finds_the_version_that_its_insert_has_found(seed: int) -> None:
+    """Versions of one time have no order, and their segments are merged in between."""
+    spec = make_counting_spec(Matrix(1, 1), None, True)
+    left, right = spec.join.unit.condition.sides
+    sides = replace(left, computed=(RANKED, SIGN, PASSES)), replace(right, computed=(RANKED, VERSION_GONE))
+    unit = replace(spec.join.unit, condition=replace(spec.join.unit.condition, sides=sides))
+    how = spec.how.over_changes([Side.LEFT])
+    run = LocalRun(VersionsSpec(TwoStreamSpec(unit, Matrix(1, 1)), how, spec.ranking))
+    chance, number, net = random.Random(seed), 0, Counter[Row]()
+    found: Counter[tuple[int, ...]] = Counter()
+
+    def draw(first: int) -> Row:
+        nonlocal number
+        number += 1
+        return number, first + chance.randrange(5 if first == 10 else 3), chance.randrange(2)
+
+    def run_epoch(*batches: pa.RecordBatch | None, watermark: int | None = None) -> None:
+        for columns in run.epoch(batches, watermark):
+            for *row, sign in zip(*(column.to_pylist() for column in columns), strict=True):
+                found[tuple(row)] += sign
+
+    for _ in range(8):
+        events = [draw(10) for _ in range(3)]
+        net.update(events)
+        deleted = [row for row in +net if chance.random() < 0.3]
+        net.subtract(deleted)
+        versions = make_batch([draw(8) for _ in range(3)])
+        batch = make_batch(events + deleted)
+        assert batch is not None
+        assert versions is not None
+        signs = pa.array([1] * len(events) + [-1] * len(deleted), pa.int8())
+        passes = pa.array([1] * len(batch), pa.int8())
+        run_epoch(
+            batch.append_column(SIGN, signs).append_column(PASSES, passes),
+            versions.append_column(VERSION_GONE, pa.array([False] * len(versions))),
+        )
+    run_epoch(None, None, watermark=1000)
+    assert sorted(row[:3] for row in found.elements()) == sorted(net.elements())
+    assert not -found

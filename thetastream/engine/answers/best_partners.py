@@ -12,7 +12,7 @@ its key has no row any more, the left tuple has no partner.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from thetastream.core.blocks import Matches, RowFacts, concat, cut_matches
 from thetastream.core.cancellation import find_net, net_matches
 from thetastream.core.columns import KEY, SIGN, TUPLE
+from thetastream.core.condition import SideSpec
 from thetastream.core.how import select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.core.versions import are_gone, select_last
@@ -45,8 +46,8 @@ class BestState:
 class BestPartners:
     """The best partners of the undecided tuples of a unit.
 
-    ``has_deletes`` says whether partners have a sign, because right tuples may be deleted. ``versions`` are
-    the columns of partners that say which versions count, if partners are versions.
+    ``has_deletes`` says whether partners have a sign, because right tuples may be deleted. ``partners``
+    describes right tuples, which may be versions.
     """
 
     def __init__(
@@ -55,11 +56,12 @@ class BestPartners:
         state: BestState,
         store: SegmentStore,
         has_deletes: bool = False,
-        versions: Sequence[str] = (),
+        partners: SideSpec | None = None,
     ) -> None:
         self._k = k
         self._has_deletes = has_deletes
-        self._versions = versions
+        self._versions = () if partners is None else partners.version_columns
+        self._columns = () if partners is None else partners.columns
         self._store = store
         self._pages = {page: (name, n_rows) for page, name, n_rows in state.pages}
         self._new: list[pa.RecordBatch] = []
@@ -131,7 +133,7 @@ class BestPartners:
         nearest = block.take(select_nearest(numbers, keys, self._k))
         if not self._versions:
             return nearest
-        return nearest.take(select_last(nearest.column(TUPLE).to_numpy(), nearest))
+        return nearest.take(select_last(nearest.column(TUPLE).to_numpy(), nearest, self._columns))
 
     def _read(self, page: int) -> pa.RecordBatch | None:
         found = self._pages.get(page)

@@ -97,7 +97,7 @@ class NearestUnit(AnsweringUnit):
             state.best,
             store,
             self._signed[Side.RIGHT],
-            self._spec.condition.sides[Side.RIGHT].version_columns,
+            self._spec.condition.sides[Side.RIGHT],
         )
 
     def _counts_partners(self, side: Side) -> bool:

@@ -279,6 +279,7 @@ class ChainedIndex:
         """
         runs = [(meta, self._store.get(meta)) for meta in self.segments]
         rows = np.concatenate([run.rows for _, run in runs])
+        ends = np.cumsum([run.n_rows for _, run in runs])
         columns = [pa.array(np.zeros(len(rows), dtype=np.int64)), *(pa.array(rows[:, key]) for key in keys)]
         payload = concat([run.payload.select(same) for _, run in runs]) if same else None
         groups = number_rows([*columns, *([] if payload is None else payload.columns)])
@@ -287,12 +288,19 @@ class ChainedIndex:
         is_kept[old] = False
         latest = old[select_nearest(groups[old], -rows[old, 0], k)]
         if has_versions:
-            names = self._plan.condition.sides[self._plan.stored].version_columns
-            versions = concat([run.payload.select(names) for _, run in runs]).take(latest)
-            last = select_last(groups[latest], versions)
+            latest = np.sort(latest)
+            pieces = np.split(latest, np.searchsorted(latest, ends[:-1]))
+            starts = ends - [run.n_rows for _, run in runs]
+            versions = concat(
+                [
+                    run.payload.take(pa.array(piece - start))
+                    for (_, run), piece, start in zip(runs, pieces, starts, strict=True)
+                ]
+            )
+            names = self._plan.condition.sides[self._plan.stored].columns
+            last = select_last(groups[latest], versions, names)
             latest = latest[last[~are_gone(versions)[last]]]
         is_kept[latest] = True
-        ends = np.cumsum([run.n_rows for _, run in runs])
         parts = np.split(is_kept, ends[:-1])
         return sum(self._keep(meta, run, mine) for (meta, run), mine in zip(runs, parts, strict=True))
 
