@@ -128,6 +128,7 @@ def test_hops_use_a_registered_shape(striped: Shape, table: DataFrame, tmp_path:
     assert wanted
 
 
+@pytest.mark.slow
 def test_the_nested_loop_tries_a_registered_shape(striped: Shape) -> None:
     tried = set()
 

@@ -65,7 +65,7 @@ def wanted(how: str, left: list[Any], right: list[Any]) -> Counter[Any]:
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", HOWS)
 def test_batch(spark: SparkSession, how: str) -> None:
     a, b = frames(spark)

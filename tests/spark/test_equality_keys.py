@@ -70,7 +70,7 @@ def count_rows(joined: DataFrame, how: str, n: int) -> DataFrame:
     return joined.select(F.lit(n).alias("n"), F.col("a.id").cast("bigint").alias("a"), other.alias("b"))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
 def test_kinds_of_joins(spark: SparkSession, how: str) -> None:
     a, b = frames(spark)

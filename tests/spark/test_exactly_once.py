@@ -135,6 +135,7 @@ def tear(cache: Path, epoch: int) -> int:
     return len(segments)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("only_epochs_with_rows")
 def test_cache_wiped_and_torn_between_epochs(spark: SparkSession, short: Path) -> None:
     job = Job(str(short), cache_folder=str(short / "cache"))

@@ -71,7 +71,7 @@ def list_columns(how: str) -> list[str]:
     return ["a.id", "a.name", "a.f", *pairs, "result_time"]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("first", range(0, len(CONDITIONS), 2))
 @pytest.mark.parametrize("how", HOWS)
 def test_lookups_answer_as_sparks_own_join(

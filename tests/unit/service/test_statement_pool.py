@@ -166,6 +166,7 @@ def test_an_answer_has_its_types_and_order(pool: StatementPool) -> None:
         pool.ask(ROWS, "SELECT * FROM range(1001)")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds all private memory")
 def test_the_memory_of_an_answer_in_json_counts(pool: StatementPool) -> None:
     word = "x" * 100_000
