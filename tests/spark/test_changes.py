@@ -233,7 +233,37 @@ def test_a_value_that_may_differ_between_insert_and_delete_is_refused(
     derived = pairs.withColumn("r", F.rand())
     with pytest.raises(th.QueryError, match=r"NON_DETERMINISTIC.*rows of what is written.*'r'"):
         th.write(derived, th.ParquetStore(str(tmp_path / "s")), checkpoint=str(tmp_path / "c"))
+    # Other operators, functions of SQL and texts that become the current time.
+    spark.createDataFrame([(1,)], "n INT").createOrReplaceTempView("numbers")
+    spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION clock() RETURNS TIMESTAMP RETURN now()")
+    random = timed.withColumn("r", F.rand())
+    for varying, condition in (
+        (timed.where("rand() < 0.5"), "NON_DETERMINISTIC"),
+        (timed.where("ts > now() - INTERVAL 1 HOUR"), "TIME_DEPENDENT"),
+        (timed.where("id IN (SELECT n FROM numbers)"), "CHANGES_TABLE"),
+        (timed.withColumn("m", F.to_timestamp(F.lit("now"))), "TIME_DEPENDENT.*'m'"),
+        (random.union(random), "NON_DETERMINISTIC.*'r'"),
+        (random.repartition(3).hint("rebalance"), "NON_DETERMINISTIC.*'r'"),
+        (timed.select("*", F.explode(F.array(F.rand()))), "NON_DETERMINISTIC"),
+        (timed.limit(5), "NON_DETERMINISTIC.*drop its delete"),
+        (timed.dropDuplicates(["id"]), "NON_DETERMINISTIC.*drop its delete"),
+        (timed.join(spark.table("numbers"), F.col("id") == F.col("n")), "CHANGES_TABLE"),
+    ):
+        with pytest.raises(th.QueryError, match=condition):
+            th.join({**streams, "a": varying}, on="a.id < b.id", within="1m")
+    for statement in (
+        "SELECT id, clock() AS at FROM a",
+        "SELECT id FROM a WHERE clock() > ts",
+        f"SELECT a.id, clock() AS at {joined}",
+    ):
+        with pytest.raises(th.QueryError, match="TIME_DEPENDENT"):
+            th.sql(spark, statement, streams=streams)
+    selected = ["a.id", "clock() AS at", "_change_type"]
+    with pytest.raises(th.QueryError, match="TIME_DEPENDENT"):
+        th.write(pairs, th.ParquetStore(str(tmp_path / "s")), checkpoint=str(tmp_path / "c"), select=selected)
     # What depends on the row alone stays possible, and so does a clock over rows that are only inserted.
+    each = timed.union(timed).observe("seen", F.count("*")).select("*", F.explode(F.array("id")))
+    th.join({**streams, "a": each.repartition(3)}, on="a.id < b.id", within="1m")
     th.sql(spark, "SELECT *, ts - INTERVAL 1 DAY AS b, map('a', id) AS m FROM a", streams=streams)
     th.sql(spark, "SELECT id, now() AS at, rand() AS r FROM b", streams=streams)
 

@@ -4,7 +4,7 @@
 """
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from thetastream.conditions.tokens import OPERAND_ENDS, STRINGS, Phrase, Token
 from thetastream.core.errors import Mark, QueryError
@@ -31,6 +31,8 @@ _CLOCK = (
 )
 _WHY_REFUSED = dict([_RANDOM, _CLOCK])
 """Why a condition must not have such a value, by the name of the error."""
+_TIMES = ("DATE", "TIMESTAMP")
+"""How the names of types and functions of dates and timestamps begin."""
 _OPERATORS = ("BETWEEN", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "IN", "IS", "DIV")
 
 
@@ -64,7 +66,6 @@ def find_varying(phrase: Phrase) -> Iterator[tuple[Token, str]]:
     tokens = phrase.tokens
     for n, token in enumerate(tokens):
         after = tokens[n + 1].text if n + 1 < len(tokens) else ""
-        before = tokens[n - 1] if n else None
         if token.kind == "FIELD":
             continue
         called = after == "("
@@ -76,12 +77,28 @@ def find_varying(phrase: Phrase) -> Iterator[tuple[Token, str]]:
         )
         clock |= (
             token.kind in STRINGS
-            and before is not None
-            and before.keyword.startswith(("DATE", "TIMESTAMP"))
             and token.text.strip("rR'\" ").lower() in ("now", "today", "tomorrow", "yesterday")
+            and _is_time(tokens, n)
         )
         if clock:
             yield token, _CLOCK[0]
+
+
+def _is_time(tokens: Sequence[Token], n: int) -> bool:
+    """Whether a text becomes a date or a timestamp: ``DATE 'now'``, ``'now'::DATE``, ``CAST('now' AS DATE)``.
+
+    >>> from thetastream.conditions.tokens import parse
+    >>> texts = "to_date('now')", "CAST('now' AS DATE)", "upper('now')"
+    >>> [_is_time(parse(text).tokens, 2) for text in texts]
+    [True, True, False]
+    """
+    first, second = ["", *(one.keyword for one in tokens[max(n - 2, 0) : n])][-2:] if n else ("", "")
+    after, type_ = [*(one.keyword for one in tokens[n + 1 : n + 3]), "", ""][:2]
+    if second == "(" and first in ("CAST", "TRY_CAST"):
+        return after == "AS" and type_.startswith(_TIMES)
+    if second == "(" and first.removeprefix("TRY_").removeprefix("TO_").startswith(_TIMES):
+        return True
+    return second.startswith(_TIMES) or (after == "::" and type_.startswith(_TIMES))
 
 
 def find_subqueries(phrase: Phrase) -> Iterator[int]:

@@ -93,9 +93,9 @@ def write(
     ------
     QueryError
         STREAMS if ``df`` is no DataFrame.
-        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER, CHANGES_DROPPED or BAD_VALUE; NON_DETERMINISTIC or
-        TIME_DEPENDENT if ``select`` over changes depends on more than the row. It is raised before anything
-        starts.
+        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER, CHANGES_DROPPED or BAD_VALUE; NON_DETERMINISTIC,
+        TIME_DEPENDENT or CHANGES_TABLE if changes, or ``select`` over them, depend on more than the row. It
+        is raised before anything starts.
     StateError
         CHECKPOINT_DAMAGED if files of the checkpoint are not as they were written.
     StoreError
@@ -139,8 +139,8 @@ def write(
         what = f"the rows are changes, and select leaves {CHANGE_TYPE!r} out: deletes would be kept as rows"
         raise QueryError("CHANGES_DROPPED", f"{what}; select {CHANGE_TYPE!r} too")
     if has_deletes:
-        refuse_varying_columns(df, "what is written")
         refuse_varying(df, [tokenize(text) for text in select or ()], "the rows are changes")
+        refuse_varying_columns(rows, "what is written")
     target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
     if keep is not None:
         target.description.refuse_forgetting(store.name)

@@ -24,6 +24,7 @@ from thetastream.lowering.domains import quote
 from thetastream.models.base import Model, ModelName
 from thetastream.spark.arguments import is_frame
 from thetastream.spark.changes import find_change_type
+from thetastream.spark.varying_columns import refuse_varying_columns
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
 from thetastream.statements.from_clause import (
     MergedColumns,
@@ -224,6 +225,7 @@ class Evaluation:
             raise
         if has_deletes:
             refuse_varying(frame, phrases, f"rows of {alias} may be deleted", alias=alias)
+            refuse_varying_columns(rows, alias)
         return rows
 
 

@@ -22,6 +22,7 @@ from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.spark.changes import mark_changes
+from thetastream.spark.varying_columns import refuse_varying_columns
 from thetastream.statements.errors import find_list_problems, sort_problems
 from thetastream.statements.join_select import JoinSelect
 
@@ -95,8 +96,9 @@ def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> S
             raise _refuse_list(clauses, what, "DUPLICATE_COLUMN")
         result = result.dropDuplicatesWithinWatermark(columns[1:]).drop(DISTINCT_TIME)
     if join.facts.has_deletes:
-        what = f"rows of {' and '.join(join_select.frames)} may be deleted"
-        refuse_varying(rows, clauses.phrases, what)
+        names = " and ".join(join_select.frames)
+        refuse_varying(rows, clauses.phrases, f"rows of {names} may be deleted")
+        refuse_varying_columns(result, names)
     is_whole = len(clauses.phrases) == 1 and not clauses.is_distinct
     listed = tuple(item.text for item in tokenize(items).split_at_commas()) if is_whole else None
     return Selected(result, is_grouped, listed)

@@ -203,6 +203,11 @@ def test_ambiguous_name():
         ("a.x > unix_timestamp()", "TIME_DEPENDENT"),
         ("a.ts > TIMESTAMP 'now'", "TIME_DEPENDENT"),
         ("a.d > date'today'", "TIME_DEPENDENT"),
+        ("a.ts > CAST('now' AS TIMESTAMP)", "TIME_DEPENDENT"),
+        ("a.ts > TRY_CAST('yesterday' AS timestamp_ntz)", "TIME_DEPENDENT"),
+        ("a.ts > 'now'::timestamp", "TIME_DEPENDENT"),
+        ("a.d > date('today')", "TIME_DEPENDENT"),
+        ("a.ts > try_to_timestamp('now')", "TIME_DEPENDENT"),
         ("a.x > rand()", "NON_DETERMINISTIC"),
         ("a.x = uuid()", "NON_DETERMINISTIC"),
         ("a.x IN (SELECT 1)", "SUBQUERY"),
@@ -211,6 +216,11 @@ def test_ambiguous_name():
 )
 def test_refused_before_catalyst(text, condition):
     assert condition in [problem.condition for problem in find_refused(parse(text))]
+
+
+@pytest.mark.parametrize("text", ["a.x = 'now'", "CAST('now' AS STRING) = a.x", "a.date IN ('today')"])
+def test_a_text_that_is_no_time_is_not_refused(text):
+    assert not list(find_refused(parse(text)))
 
 
 @pytest.mark.parametrize(
