@@ -68,8 +68,9 @@ def _ask(frame: DataFrame, items: Sequence[Phrase], alias: str | None) -> str | 
     try:
         with unlogged():
             _ = frame.sparkSession.sql(query, frame=frame).schema
-    except AnalysisException as error:
-        return error.getCondition() or ""
+    except Exception as error:
+        # Expressions that belong elsewhere, as window(), may also end with an internal error of Spark.
+        return (error.getCondition() if isinstance(error, AnalysisException) else None) or ""
     return None
 
 
