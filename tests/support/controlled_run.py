@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from tests.support.local_run import LocalRun, add_hash
 from thetastream.core.columns import HASH
+from thetastream.core.keys import Mask
 from thetastream.core.sides import Role
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
-from thetastream.engine.routing import Mask
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.models.base import Model
 from thetastream.runtime.control.change import ControlOffset, apply_requests

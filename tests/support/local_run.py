@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.columns import HASH, SIGN
+from thetastream.core.keys import Mask
 from thetastream.core.records import decode, encode
 from thetastream.core.sides import Role
 from thetastream.engine.clock import BEFORE
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
-from thetastream.engine.routing import Mask, reads_hashes
+from thetastream.engine.routing import reads_hashes
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.store.segment import MemoryStore
 

@@ -18,14 +18,13 @@ import pyarrow.compute as pc
 
 from thetastream.core.blocks import Matches, concat
 from thetastream.core.columns import SIGN, TUPLE
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Side
 
 MOST_HELD = 1 << 18
 """The number of matches that wait for others by which they are cancelled. Of more, some come and go."""
 FEW = 4
 """Deletes are few if there are so many times as many inserts. Then most inserts are equal to none of them."""
-Mask = npt.NDArray[np.bool_]
 Signs = npt.NDArray[np.int8]
 """One sign per row: +1 or -1."""
 

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 from thetastream.core.condition import Domain
 
 Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
 _SIGN = np.int64(LOWEST)
 _INFINITY = np.array([np.inf]).view(np.int64)[0]
-Never = npt.NDArray[np.bool_] | None
+Never = Mask | None
 """Mask of the void bounds, which lie beyond int64 and which no value satisfies; None if there are none."""
 
 

@@ -30,10 +30,10 @@ def select_last(owners: Int64s, versions: pa.RecordBatch, columns: Sequence[str]
     positions = pc.sort_indices(pa.table(keys), by).to_numpy().astype(np.int64)
     is_last = np.append(np.diff(owners[positions]) != 0, True)[: len(positions)]
     found: Int64s = positions[is_last]
-    ranks = number_rows(list(keys.values()))[positions]
+    stretches = _number_stretches(number_rows(list(keys.values()))[positions])
     ends = np.flatnonzero(is_last)
     values = versions.select([*columns, *({VERSION_GONE} & set(versions.schema.names))])
-    starts = np.searchsorted(_number_stretches(ranks), _number_stretches(ranks)[ends])
+    starts = np.searchsorted(stretches, stretches[ends])
     for n in np.flatnonzero(ends > starts):
         equal = positions[starts[n] : ends[n] + 1]
         found[n] = max(equal, key=lambda place: _write_values(values, int(place)))

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from thetastream.core.blocks import RowFacts, concat
 from thetastream.core.cancellation import (
-    Mask,
     compare_rows,
     find_net,
     list_columns,
@@ -30,7 +29,7 @@ from thetastream.core.cancellation import (
 )
 from thetastream.core.columns import SIGN
 from thetastream.core.condition import Condition, Equality, SideSpec
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Role, Side
 from thetastream.engine.arrival import read_times
 from thetastream.engine.clock import Clock

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.columns import HASH, SIGN
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Role, Side
 from thetastream.models.base import Hashes, Model, Places, Route, split
 
-Mask = npt.NDArray[np.bool_]
 FindPlaces = Callable[[Side, pa.RecordBatch], Places]
 ReadHashes = Callable[[], Int64s]
 """Returns the hash of each row of a block. A router calls it only if its routes depend on hashes."""

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from thetastream.core.columns import HASH
 from thetastream.core.condition import SideSpec
-from thetastream.core.keys import HIGHEST, Int64s, mix
+from thetastream.core.keys import HIGHEST, Int64s, Mask, mix
 from thetastream.core.shed import STATE, Shed
 from thetastream.engine.arrival import read_times
 from thetastream.engine.inbox import ShedReport
-from thetastream.engine.routing import FindPlaces, Mask
+from thetastream.engine.routing import FindPlaces
 from thetastream.engine.semantic_shedding import CELLS, CellCounts, Floats, count_cells, find_cells
 
 

@@ -35,9 +35,10 @@ from thetastream.core.columns import (
     STREAM,
     UNIT,
 )
+from thetastream.core.keys import Mask
 from thetastream.core.sides import Role
 from thetastream.engine.protocol import EngineSpec
-from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
+from thetastream.engine.routing import Router, split_hash, take_blocks
 from thetastream.engine.spreading import Spreader
 from thetastream.models.base import Route
 from thetastream.runtime.choice import FittedSpec

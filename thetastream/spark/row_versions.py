@@ -16,6 +16,7 @@ from thetastream.core.columns import VERSION, VERSIONS
 from thetastream.core.condition import VersionRule
 from thetastream.core.errors import QueryError
 from thetastream.lowering.domains import quote
+from thetastream.spark.analysed import DROPPING, list_values, name_operator, read_plan
 from thetastream.spark.event_time import is_grouped, list_marked
 
 _KEY = "thetastream.version_key"
@@ -78,32 +79,27 @@ def _refuse_filters(what: str, rows: DataFrame) -> None:
     QueryError
         VERSIONS: the version before would stay valid.
     """
-    jframe: Any = getattr(rows, "_jdf", None)
-    if jframe is None:
+    plan = read_plan(rows)
+    if plan is None:
         return
-    plan = jframe.queryExecution().analyzed()
-    while _has_mark(_list(plan.output()), VERSIONS):
-        operator, read = plan.getClass().getSimpleName(), list[Any]()
+    while _has_mark(list_values(plan.output()), VERSIONS):
+        operator, read = name_operator(plan), list[Any]()
         if operator == "Filter":
-            read = [one for one in _list(plan.condition().references().toSeq()) if not _has_mark([one], _KEY)]
-        if read or operator in _LEAVING_OUT:
+            read = [
+                one
+                for one in list_values(plan.condition().references().toSeq())
+                if not _has_mark([one], _KEY)
+            ]
+        if read or operator in DROPPING:
             why = f"a filter reads {read[0].name()!r}" if read else f"some rows were left out ({operator})"
             hint = "filter the results of the join, or the versions by columns of their key"
             raise QueryError(
                 "VERSIONS", f"{what} has versions, and {why}: the ones before would stay valid; {hint}"
             )
-        children = _list(plan.children())
+        children = list_values(plan.children())
         if len(children) != 1:
             return
         (plan,) = children
-
-
-_LEAVING_OUT = ("Sample", "GlobalLimit", "LocalLimit", "Deduplicate", "DeduplicateWithinWatermark")
-"""Spark's operators that leave rows out and are no filters."""
-
-
-def _list(found: Any) -> list[Any]:
-    return [found.apply(n) for n in range(found.size())]
 
 
 def _has_mark(attributes: Sequence[Any], mark: str) -> bool:

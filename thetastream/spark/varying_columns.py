@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from thetastream.core.columns import CHANGE_TYPE, CHANGES
 from thetastream.core.errors import QueryError
+from thetastream.spark.analysed import DROPPING, list_values, name_operator, read_plan
 
 _OF_ONE_ROW = {
     *("Project", "Filter", "Generate", "EventTimeWatermark", "SubqueryAlias", "View", "Union", "Sort"),
@@ -19,11 +20,6 @@ _OF_ONE_ROW = {
     *("CollectMetrics", "WithCTE", "CTERelationDef"),
 }
 """The operators that take each row by itself. Below others, rows may be no changes yet."""
-_DROPS = {
-    *("Sample", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Distinct"),
-    *("Deduplicate", "DeduplicateWithinWatermark"),
-}
-"""The operators that may keep an insert and drop its delete."""
 _OTHER_VALUE = "may have another value for the same row"
 _TABLE = "reads a table, whose rows may be others when the same row is deleted"
 _JOIN = f"Spark's join {_TABLE}"
@@ -40,10 +36,9 @@ def refuse_varying_columns(changes: DataFrame, what: str) -> None:
     QueryError
         NON_DETERMINISTIC, TIME_DEPENDENT or CHANGES_TABLE.
     """
-    jframe: Any = getattr(changes, "_jdf", None)
-    if jframe is None:
+    plan = read_plan(changes)
+    if plan is None:
         return
-    plan = jframe.queryExecution().analyzed()
     finder = _Finder(changes.sparkSession._jvm, plan, changes.isStreaming)
     for why, condition in finder.find(plan):
         hint = "write the rows into a store, and compute it where they are read"
@@ -68,15 +63,15 @@ class _Finder:
 
     def find(self, plan: Any) -> Iterator[tuple[str, str]]:
         """Yield what varies in a plan, each with the name of the error."""
-        operator = plan.getClass().getSimpleName()
-        children = _list(plan.children())
+        operator = name_operator(plan)
+        children = list_values(plan.children())
         if operator in _OF_ONE_ROW:
             # Metrics are no columns of the rows.
             if operator != "CollectMetrics":
                 yield from self._find_here(plan, operator)
             for child in children:
                 yield from self.find(child)
-        elif operator in _DROPS and _has_changes(plan):
+        elif operator in DROPPING and _has_changes(plan):
             yield f"{operator} may keep the insert of a row and drop its delete", "NON_DETERMINISTIC"
         elif operator == "Join" and self._is_streaming and _has_changes(plan):
             yield from ((_JOIN, "CHANGES_TABLE") for child in children if not child.isStreaming())
@@ -84,9 +79,13 @@ class _Finder:
     def _find_here(self, plan: Any, operator: str) -> Iterator[tuple[str, str]]:
         """Yield what varies in the expressions of one operator."""
         # th.changes computes the type of a change, and raises an error for one that it does not know.
-        if operator == "Generate" and any(one.name() == CHANGE_TYPE for one in _list(plan.generatorOutput())):
+        if operator == "Generate" and any(
+            one.name() == CHANGE_TYPE for one in list_values(plan.generatorOutput())
+        ):
             return
-        for expression, is_special in zip(_list(plan.expressions()), self._list_special(plan), strict=True):
+        for expression, is_special in zip(
+            list_values(plan.expressions()), self._list_special(plan), strict=True
+        ):
             found = [asked[1:] for asked in self._asked if expression.containsPattern(asked[0])]
             if is_special:
                 found.append((_OTHER_VALUE, "TIME_DEPENDENT"))
@@ -102,7 +101,7 @@ class _Finder:
         found = self._replace_special(plan) if self._has_special else None
         if found is None:
             return [False] * plan.expressions().size()
-        before, after = (_list(one.expressions()) for one in found)
+        before, after = (list_values(one.expressions()) for one in found)
         return [not one.equals(other) for one, other in zip(before, after, strict=True)]
 
     def _replace_special(self, plan: Any) -> tuple[Any, Any] | None:
@@ -115,11 +114,6 @@ class _Finder:
             return before, self._rules.SpecialDatetimeValues.apply(before)
         except Py4JError:
             return None
-
-
-def _list(found: Any) -> list[Any]:
-    """List the values of a sequence of Scala."""
-    return [found.apply(n) for n in range(found.size())]
 
 
 def _has_changes(plan: Any) -> bool:

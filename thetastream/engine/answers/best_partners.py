@@ -24,9 +24,9 @@ from thetastream.core.cancellation import find_net, net_matches
 from thetastream.core.columns import KEY, SIGN, TUPLE
 from thetastream.core.condition import SideSpec
 from thetastream.core.how import select_nearest
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, Mask
 from thetastream.core.versions import are_gone, select_last
-from thetastream.engine.answers.open_tuples import PAGE, Mask
+from thetastream.engine.answers.open_tuples import PAGE
 from thetastream.engine.store.probing import BYTES_AT_ONCE
 from thetastream.engine.store.segment import SegmentStore
 

@@ -25,9 +25,8 @@ from pyarrow.types import is_floating, is_nested
 from thetastream.core.blocks import Matches
 from thetastream.core.columns import DECIDED, KEY, NUMBERS, SENDER, SIGN, SIGNS, TUPLE
 from thetastream.core.how import How, PairRanking
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Side
-from thetastream.engine.answers.open_tuples import Mask
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState, read_sign_column
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from thetastream.core.blocks import concat
 from thetastream.core.cancellation import cancel
 from thetastream.core.columns import DECIDED, KEY, NUMBERS, SIGN, SIGNS
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Role, Side
 from thetastream.engine.answers.best_partners import BestPartners, BestState, mark_partners, pair_with_best
 from thetastream.engine.answers.candidates import CandidateColumns
-from thetastream.engine.answers.open_tuples import Mask, NumberSet, Pages, PartnerCounts
+from thetastream.engine.answers.open_tuples import NumberSet, Pages, PartnerCounts
 from thetastream.engine.answers.unit import COPIED, GUEST, AnswersCounters, build_alone, build_pairs
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox, Message

@@ -21,12 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.cancellation import Signs
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, Mask
 from thetastream.engine.store.segment import SegmentStore
 
 Pages = list[tuple[int, str]]
 """The number of each page, and the name of its block in the store."""
-Mask = npt.NDArray[np.bool_]
 PAGE = 1 << 16
 """The number of tuples of a page. Each of them needs one bit, or four bytes for a count."""
 _MISSING = 0

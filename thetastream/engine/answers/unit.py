@@ -31,9 +31,9 @@ from thetastream.core.blocks import Matches, concat
 from thetastream.core.cancellation import Signs, cancel, read_signs
 from thetastream.core.columns import PASSES, SIGN, TUPLE
 from thetastream.core.how import How
-from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.keys import HIGHEST, Int64s, Mask
 from thetastream.core.sides import Role, Side
-from thetastream.engine.answers.open_tuples import CountedTuples, Mask, OpenState, OpenTuples, Undecided
+from thetastream.engine.answers.open_tuples import CountedTuples, OpenState, OpenTuples, Undecided
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox

@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts
 from thetastream.core.columns import RANKED
 from thetastream.core.condition import Domain
 from thetastream.core.how import Ranking
-from thetastream.core.keys import HIGHEST, LOWEST, Int64s, combine_keys, encode
+from thetastream.core.keys import HIGHEST, LOWEST, Int64s, Mask, combine_keys, encode
 from thetastream.engine.store.box import Box, IndexPlan
 from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.run import Run
@@ -33,7 +32,6 @@ SEARCHED = 8
 """A search costs as much as ranking this many partners."""
 COMPARED = 32
 """Ranking a partner costs as much as comparing a tuple with this many rows."""
-Mask = npt.NDArray[np.bool_]
 
 
 def can_search(plan: IndexPlan) -> bool:
