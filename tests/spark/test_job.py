@@ -1,7 +1,6 @@
 """Job files: running a job, stopping it, and continuing it."""
 
 import json
-import os
 import random
 import re
 import shlex
@@ -10,9 +9,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pyarrow.dataset as ds
 import pytest
 from pyspark import cloudpickle
@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 
 import thetastream as th
 from tests.support import sqlite_store
+from tests.support.faults import killed_at_the_end
 from thetastream.app import cli
 from thetastream.app.cli.serving import read_stores
 from thetastream.app.job.document import read_job
@@ -297,23 +298,34 @@ def write_endless_job(folder):
 
 
 @pytest.mark.slow
-def test_a_signal_to_all_processes_ends_a_job_by_one_error(tmp_path):
+def test_a_signal_to_all_processes_lets_the_epoch_end(tmp_path):
+    """systemd sends SIGTERM to each process of a service: program, JVM, daemon and workers."""
     job = write_endless_job(tmp_path)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = subprocess.Popen(command("run", job, "--json"), start_new_session=True, **pipes)
-    try:
-        line = started.stdout.readline()
-        assert line, started.stderr.read()
-    finally:
-        os.killpg(started.pid, signal.SIGTERM)
-        _, errors = started.communicate(timeout=120)
-    assert started.returncode == 1
-    first, *notes = errors.splitlines()
-    assert first.startswith("thetastream: [SPARK_ENDED] the signal that stops this job")
-    assert "Traceback" not in errors, notes
-    done = thetastream("run", job, "--json", "--for", "8s")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["total"]["epochs"] > 0
+    first = []
+    with killed_at_the_end(started):
+        while not (first and first[-1].get("matched")):
+            line = started.stdout.readline()
+            assert line, started.stderr.read()
+            first.append(json.loads(line))
+        below = psutil.Process(started.pid).children(recursive=True)
+        assert len(below) >= 3, "a JVM, a daemon and its workers"
+        for process in [started, *below]:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGTERM)
+        rest, errors = started.communicate(timeout=240)
+        assert not psutil.wait_procs(below, timeout=60)[1], "they end with the program"
+    assert started.returncode == 0, errors
+    assert "Traceback" not in errors
+    assert "in the middle of an epoch" not in errors
+    first += map(json.loads, rest.splitlines())
+    total = first.pop()["total"]
+    assert total["epochs"] == len(first)
+    committed = [
+        int(one.name) for one in (tmp_path / "checkpoint" / "commits").iterdir() if one.name.isdecimal()
+    ]
+    assert max(committed) >= first[-1]["epoch"] > 0
 
 
 @pytest.mark.slow

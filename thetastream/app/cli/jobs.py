@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import random
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,7 +79,8 @@ def add_commands(add: AddCommand) -> None:
         run,
         "run a job; a job that was stopped continues from its checkpoint",
         epilog="examples:\n  thetastream run job.toml\n  thetastream run job.toml --until-caught-up --json\n"
-        "\nCtrl-C and SIGTERM let the running epoch finish.",
+        "\nCtrl-C and SIGTERM let the running epoch finish. The second one stops the job at once, and the\n"
+        "next run repeats the epoch.",
     )
     _add_job_arguments(parser)
     parser.add_argument(
@@ -91,6 +93,12 @@ def add_commands(add: AddCommand) -> None:
     )
     parser.add_argument(
         "--for", dest="seconds", type=read_seconds, metavar="60s", help="end after this time: 60s, 5m, 2h"
+    )
+    parser.add_argument(
+        "--stop-within",
+        type=read_seconds,
+        metavar="60s",
+        help="stop in the middle of an epoch if it has not ended so long after Ctrl-C, SIGTERM or --for",
     )
     parser.add_argument(
         "--metrics",
@@ -179,12 +187,24 @@ def run(arguments: argparse.Namespace) -> int:
         totals.add(epoch)
         print(json.dumps(epoch) if arguments.json else describe_epoch(epoch), flush=True)
 
+    def tell(what: str) -> None:
+        print(f"thetastream: {what}", file=sys.stderr, flush=True)
+
     job = read_job(arguments.job)
     with lock(job.checkpoint) as log, open_session(job.spark, log) as spark:
         if arguments.metrics is not None or arguments.otlp:
             sent_to: Literal["otlp"] | None = OTLP if arguments.otlp else None
             export_metrics(spark, port=None, json_lines=arguments.metrics, open_telemetry=sent_to)
-        run_job(spark, job, say, arguments.until_caught_up, arguments.seconds, arguments.finish)
+        run_job(
+            spark,
+            job,
+            say,
+            arguments.until_caught_up,
+            arguments.seconds,
+            arguments.finish,
+            wait_s=arguments.stop_within,
+            tell=tell,
+        )
     print(json.dumps({"total": totals.as_dict()}) if arguments.json else totals.describe())
     return 0
 

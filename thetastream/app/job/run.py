@@ -1,17 +1,14 @@
 """Runs a job on Spark: reads streams, starts the query, describes its epochs, and stops it between epochs."""
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -23,12 +20,12 @@ from thetastream.app.job.document import SQL, Document
 from thetastream.app.job.files import read_file
 from thetastream.app.job.schemas import Columns
 from thetastream.app.job.spec import REPLAY, Job, SinkSpec, SourceSpec, write_option
+from thetastream.app.job.stopping import CUT, StopRequests, catch_signals
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import find_inputs
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import (
     QueryError,
-    SessionError,
     ThetastreamError,
     list_problems,
     suggest_or_list,
@@ -47,19 +44,11 @@ from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.observe.reports import count_input_rows, read_reports
-from thetastream.spark.session.failure import wait_for_end
 from thetastream.spark.sinks.file_sink_log import finish_epoch
 from thetastream.spark.tables.table import Table
 from thetastream.spark.tables.versions import stage
 from thetastream.statements.sql import explain, run_script
 
-END_S = 30.0
-"""How long the end of a JVM that was told to end may take, in seconds."""
-_BOTH_STOPPED = (
-    "the signal that stops this job has ended its Spark too, so the epoch that ran is not finished. The next "
-    "run repeats it, and no result is lost. Send the signal to this process only (timeout --foreground, or "
-    "KillMode=mixed of systemd), or let the job end by itself (--for)"
-)
 POLL_SECONDS = 0.2
 """The pause between two looks at the query."""
 _NUMBER = "__number"
@@ -235,12 +224,16 @@ def run(
     until_caught_up: bool = False,
     seconds: float | None = None,
     finish: bool = False,
+    *,
+    wait_s: float | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run a job until it is stopped, has caught up, has finished, or its time is over.
 
-    SIGINT and SIGTERM let the running epoch finish. When the job is started again, it continues after the
+    SIGINT and SIGTERM let the running epoch finish, for which the job waits ``wait_s`` seconds, or as long as
+    it takes. A second signal stops it at once. When the job is started again, it continues after the
     last epoch that is committed in its checkpoint. With ``finish``, or if the job asks for it, one more epoch
-    decides every row when the job has caught up.
+    decides every row when the job has caught up. ``tell`` gets what the user should know while it stops.
 
     Raises
     ------
@@ -258,7 +251,7 @@ def run(
         raise QueryError("ENDLESS_SOURCE", f"{what}; use --for")
     # Each look at the query reads all reports that Spark keeps. After a short pause, the last few are enough.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
-    with _catch_signals() as stop:
+    with catch_signals(seconds, wait_s) as stop:
         results = join_streams(spark, job)
         # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
         with suppress(OSError, pa.ArrowException):
@@ -266,7 +259,7 @@ def run(
             update_paths(job.checkpoint)
             if job.sink.path is not None:
                 finish_epoch(results, job.checkpoint, job.sink.path)
-        deadline = None if seconds is None else time.monotonic() + seconds
+        stop.begin()
         # With ``finish``, the query starts a second time, for the epoch after the end of the input.
         while True:
             query = _start(results, job, until_caught_up)
@@ -274,7 +267,7 @@ def run(
             dead_letters = DeadLetters()
             try:
                 dead_letters.start(spark, job, until_caught_up)
-                has_ended = _watch(query, dead_letters, report, stop, deadline)
+                has_ended = _watch(query, dead_letters, report, stop, tell)
                 dead_letters.finish(until_caught_up)
                 last = dead_letters.count_new()
                 if any(last.values()):
@@ -332,10 +325,10 @@ def _watch(
     query: StreamingQuery,
     dead_letters: DeadLetters,
     say: EpochListener,
-    stop: threading.Event,
-    deadline: float | None,
+    stop: StopRequests,
+    tell: Callable[[str], None],
 ) -> bool:
-    """Report epochs until the query ends. After an epoch, stop it if ``stop`` is set or its time is over.
+    """Report epochs until the query ends. If it has to stop, stop it after an epoch, or at once.
 
     Returns
     -------
@@ -354,41 +347,22 @@ def _watch(
         if not is_active:
             query.awaitTermination()  # This raises the exception of a failed query.
             return True
-        if last_before_stop is None and (
-            stop.is_set() or (deadline is not None and time.monotonic() > deadline)
-        ):
+        runs_epoch = query.status["isTriggerActive"]
+        if last_before_stop is None and stop.must_stop():
             last_before_stop = seen
+            if stop.n_signals and runs_epoch:
+                tell(stop.describe_wait())
         # The query is stopped when the running epoch has ended. The next epoch may have begun by then. If so,
         # the next run repeats it.
-        if last_before_stop is not None and (seen > last_before_stop or not query.status["isTriggerActive"]):
+        has_ended = last_before_stop is not None and (seen > last_before_stop or not runs_epoch)
+        if has_ended or (last_before_stop is not None and stop.must_stop_now()):
             query.stop()
             for epoch in read_epochs(query, seen):
                 say(epoch)
+            if not has_ended:
+                tell(CUT)
             return False
         time.sleep(POLL_SECONDS)
-
-
-@contextmanager
-def _catch_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set, in place of ending the program.
-
-    Raises
-    ------
-    SessionError
-        SPARK_ENDED if the JVM has got the signal too, as from ``timeout``, which sends it to the whole group.
-    """
-    stop = threading.Event()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
-    try:
-        yield stop
-    except (PySparkException, Py4JError, ConnectionError):
-        if stop.is_set() and wait_for_end(END_S) is not None:
-            raise SessionError("SPARK_ENDED", _BOTH_STOPPED) from None
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:

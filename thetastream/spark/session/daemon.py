@@ -10,14 +10,19 @@ A worker of an interactive session finds modules of the current folder behind al
 PySpark's daemon lets a worker collect all garbage after each task. The collector then visits all objects that
 the worker has made since it froze its libraries, which is 7 to 9 % of the CPU time of a worker of small or
 medium epochs. Here a worker collects the garbage of its last task, and all garbage after some tasks.
+
+The daemon and its workers ignore SIGTERM, which systemd sends to all processes of a job that should end after
+its running epoch. They end with their JVM, which closes the standard input of the daemon.
 """
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable
 from itertools import count
 from types import SimpleNamespace
+from typing import Any
 
 from thetastream.core.search_path import LAST_FOLDER
 
@@ -66,6 +71,11 @@ def make_collector(collect: Callable[[int], int] = gc.collect) -> Callable[[], i
     return collect_after_task
 
 
+def set_handler(number: int, handler: Any) -> Any:
+    """Set the handler of a signal as ``signal.signal`` does, but leave SIGTERM ignored."""
+    return signal.signal(number, signal.SIG_IGN if number == signal.SIGTERM else handler)
+
+
 if __name__ == "__main__":
     prefer_installed_pyspark()
     search_last_folder()
@@ -82,4 +92,5 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()
     vars(daemon)["gc"] = SimpleNamespace(collect=make_collector())
+    vars(daemon)["signal"] = SimpleNamespace(**{**vars(signal), "signal": set_handler})
     daemon.manager()

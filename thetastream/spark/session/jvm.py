@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
 from thetastream.spark.session.workers import HOME, has_installed_pyspark, link_folders
@@ -119,6 +120,21 @@ def launch_without_secrets(options: Mapping[str, object]) -> None:
     is_secret = re.compile(str(options.get("spark.redaction.regex", _SECRETS)))
     shown = [(key, str(value)) for key, value in options.items() if not is_secret.search(key)]
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(shown))
+
+
+def ignore_sigterm() -> None:
+    """Let the JVM that this process has started ignore SIGTERM from now on.
+
+    ``timeout`` and systemd send SIGTERM to all processes of a job, and a JVM would end in the middle of an
+    epoch. It still ends with this process, because it reads its standard input.
+    """
+    gateway = SparkContext._gateway
+    if gateway is None or getattr(gateway, "proc", None) is None:
+        return
+    java = gateway.jvm.sun.misc
+    # A JVM with -Xrs leaves signals to the system.
+    with suppress(Py4JJavaError):
+        java.Signal.handle(java.Signal("TERM"), java.SignalHandler.SIG_IGN)
 
 
 def is_chatter(line: bytes) -> bool:
