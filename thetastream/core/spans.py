@@ -59,6 +59,7 @@ LONGEST_US = 3_652_500 * 86_400_000_000
 Duration: TypeAlias = str | timedelta
 """An interval: text that ``withWatermark`` understands, as in ``"10 minutes"``, or a ``timedelta``."""
 AVAILABLE_NOW = "available now"
+"""The trigger of a query that ends when it has read what is there. Spark's spelling is accepted too."""
 
 
 def parse_duration(text: str) -> timedelta | None:
@@ -177,6 +178,15 @@ def spell(micros: int | None) -> str:
     return f"{micros} microseconds"
 
 
+def is_available_now(trigger: object) -> bool:
+    """Whether a trigger ends the query when all available input has been read.
+
+    >>> [is_available_now(trigger) for trigger in ("available now", "availableNow", "available", None)]
+    [True, True, False, False]
+    """
+    return isinstance(trigger, str) and "".join(trigger.split()).casefold() == "availablenow"
+
+
 def read_trigger(trigger: str | None) -> dict[str, Any]:
     """Return the arguments of Spark's ``DataStreamWriter.trigger``.
 
@@ -189,12 +199,12 @@ def read_trigger(trigger: str | None) -> dict[str, Any]:
 
     Examples
     --------
-    >>> read_trigger("available now"), read_trigger("5m")
+    >>> read_trigger("availableNow"), read_trigger("5m")
     ({'availableNow': True}, {'processingTime': '300000000 microseconds'})
     """
     if trigger is None:
         return {"processingTime": "0 seconds"}
-    if trigger == AVAILABLE_NOW:
+    if is_available_now(trigger):
         return {"availableNow": True}
     span = parse_duration(trigger) if isinstance(trigger, str) else None
     if span is None or span < timedelta():

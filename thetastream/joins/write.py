@@ -70,8 +70,9 @@ def write(
         The column of time by which results are read. By default it is ``result_time``, or the column that is
         marked as event time.
     trigger : str, optional
-        The interval between two epochs, as in "10 seconds". ``"available now"`` ends the query when all
-        available input has been read. Without a trigger, epochs follow one another without a pause.
+        The interval between two epochs, as in "10 seconds". ``"available now"``, or ``"availableNow"`` as
+        in Spark, ends the query when all available input has been read. Without a trigger, epochs follow one
+        another without a pause.
     name : str, optional
         The name of the query in Spark.
     beside_others : bool

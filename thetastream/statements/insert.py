@@ -77,8 +77,9 @@ def insert(
     mode : str
         The output mode of a streaming query: ``append``, ``update`` or ``complete``.
     trigger : str, optional
-        The interval between two epochs, as in "10 seconds". ``"available now"`` ends the query when all
-        available input has been read. Without a trigger, epochs follow one another without a pause.
+        The interval between two epochs, as in "10 seconds". ``"available now"``, or ``"availableNow"`` as
+        in Spark, ends the query when all available input has been read. Without a trigger, epochs follow one
+        another without a pause.
     name : str, optional
         The name of the query in Spark.
     model : Model or "auto", optional

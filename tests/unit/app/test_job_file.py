@@ -40,6 +40,15 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
     assert repr(job.model) == "Biclique(units=(2, 2))"
 
 
+def test_a_job_may_end_when_it_has_read_what_is_there(tmp_path):
+    for text in ("available now", "availableNow"):
+        job = parse_job(GOOD | {"trigger": text}, tmp_path)
+        assert (job.ends_when_caught_up, job.trigger) == (True, None)
+        assert parse_job(GOOD | {"trigger": text, "finish": True}, tmp_path).is_finished
+    job = parse_job(GOOD | {"trigger": "1 second"}, tmp_path)
+    assert (job.ends_when_caught_up, job.trigger) == (False, "1 second")
+
+
 def test_a_job_may_have_a_shedder(tmp_path):
     job = parse_job(GOOD | {"shed": {"threshold": "1 s", "capacity": "9 s", "load": "lag"}}, tmp_path)
     assert job.options["shed"] == Shed("1 s", "9 s", load="lag")

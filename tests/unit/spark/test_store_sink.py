@@ -212,7 +212,7 @@ def test_what_a_store_cannot_hold_is_refused(
         describe(StructType([field]), time, keys)
 
 
-@pytest.mark.parametrize("trigger", ["availableNow", "sometimes", "-5 seconds", 10])
+@pytest.mark.parametrize("trigger", ["available", "sometimes", "-5 seconds", 10])
 def test_a_trigger_is_a_span_or_the_words_available_now(tmp_path: Path, trigger: Any) -> None:
     """It is read before the DataFrame and the store are touched."""
     frame: Any = None

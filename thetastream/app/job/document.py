@@ -38,7 +38,7 @@ from thetastream.conditions.clauses import find_endless
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Select, Statement, View, find_inputs, list_selects
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems, suggest, suggest_or_list
-from thetastream.core.spans import Rows
+from thetastream.core.spans import AVAILABLE_NOW, Rows, is_available_now
 from thetastream.spark.tables.table import Table
 from thetastream.statements.errors import sort_problems
 from thetastream.statements.insert import find_mode_problems, find_store_mode_problems
@@ -145,10 +145,12 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     if found.get("checkpoint") == "":
         problem = QueryError("BAD_VALUE", "'checkpoint' of the job must name a folder, not ''")
         document.get_problems("").append(problem)
-    trigger = found.get("trigger")
+    ends_when_caught_up = is_available_now(found.get("trigger"))
+    trigger = None if ends_when_caught_up else found.get("trigger")
     span_problem = find_span_problem(trigger, "trigger") if isinstance(trigger, str) else None
     if span_problem is not None:
-        document.get_problems("").append(span_problem)
+        what = f'{span_problem.message}. "{AVAILABLE_NOW}" reads what is there and ends'
+        document.get_problems("").append(QueryError(span_problem.condition, what))
     if trigger is not None and found.get("finish") is True:
         what = "a job with finish = true reads what is there and ends, so it must have no 'trigger'"
         document.get_problems("").append(QueryError("BAD_VALUE", f"{what}; leave one of them out"))
@@ -180,13 +182,14 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             checkpoint=resolve(found["checkpoint"], folder),
             sources=tuple(document.sources.values()),
             sink=sink,
-            trigger=found.get("trigger"),
+            trigger=trigger,
             name=found.get("name"),
             model=model,
             options=options,
             tables=document.tables,
             spark=dict(get_table(found, "spark")),
             policy=policy,
+            ends_when_caught_up=ends_when_caught_up,
             is_finished=found.get("finish", False),
         )
     return document

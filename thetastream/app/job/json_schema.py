@@ -44,7 +44,8 @@ _SCALARS: Schema = {"type": "object", "additionalProperties": {"type": ["string"
 _SUMMARIES = {
     "sql": "One SELECT, or INSERT INTO a sink of this job, with CREATE VIEW statements before it.",
     "checkpoint": "The folder from which the job continues after a restart.",
-    "trigger": 'The time between two epochs, as in "10 seconds". Without it, epochs follow one another.',
+    "trigger": 'The time between two epochs, as in "10 seconds", or "available now": a run reads what is '
+    "there and ends. Without it, epochs follow one another.",
     "name": "The name of the query in Spark.",
     "finish": "No more input comes: a run reads what is there, decides every row and ends.",
     "sources": "The streams that FROM names.",

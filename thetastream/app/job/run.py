@@ -244,9 +244,11 @@ def run(
     """
     endless = [source.name for source in job.sources if source.format == REPLAY]
     finish = finish or job.is_finished
-    until_caught_up = until_caught_up or finish
+    asked = "finish" if finish else "--until-caught-up"
+    if job.ends_when_caught_up and not (finish or until_caught_up):
+        asked = f'trigger = "{AVAILABLE_NOW}"'
+    until_caught_up = until_caught_up or finish or job.ends_when_caught_up
     if until_caught_up and endless:
-        asked = "finish" if finish else "--until-caught-up"
         what = f"{asked} needs sources that end, and a replay never ends ({', '.join(endless)})"
         raise QueryError("ENDLESS_SOURCE", f"{what}; use --for")
     # Each look at the query reads all reports that Spark keeps. After a short pause, the last few are enough.

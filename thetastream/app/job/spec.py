@@ -108,6 +108,8 @@ class Job:
     spark: dict[str, Any] = field(default_factory=dict)
     policy: Policy | None = None
     """The policy that changes the units while the job runs."""
+    ends_when_caught_up: bool = False
+    """Whether a run ends when it has read what is there, because the trigger is "available now"."""
     is_finished: bool = False
     """Whether a run reads what is there, decides every row and ends, because no more input comes."""
 
