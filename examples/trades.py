@@ -18,7 +18,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
 
 import thetastream as th
 
@@ -151,6 +153,42 @@ def check(tables):
     return pairs, in_order(unexplained.fetchall())
 
 
+# --- The picture -----------------------------------------------------------------------------------------
+
+
+def draw(tables, pairs, alone, path):
+    """Draw the symbol whose quotes are lost: its quotes, and its trades by what the joins say of them."""
+    of_symbol = {}
+    for name, table in tables.items():
+        mine = table.filter(pc.equal(table["symbol"], LOST)).sort_by("ts")
+        of_symbol[name] = {column: mine[column].to_numpy() for column in mine.column_names if column != "ts"}
+        of_symbol[name]["minute"] = mine["ts"].cast(pa.int64()).to_numpy() / (60 * SECOND)
+    trades, quotes = of_symbol["t"], of_symbol["q"]
+    has_no_quote = np.isin(trades["id"], [trade for trade, quote in pairs if quote is None])
+    is_unexplained = np.isin(trades["id"], [trade for (trade,) in alone]) & ~has_no_quote
+
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    axes = figure.subplots()
+    # A line would cross the minutes without quotes.
+    after = np.flatnonzero(np.diff(quotes["minute"]) > 1) + 1
+    cuts = [0, *after, len(quotes["minute"])]
+    for start, end in pairwise(cuts):
+        minute, bid, ask = (quotes[name][start:end] for name in ("minute", "bid", "ask"))
+        axes.fill_between(
+            minute, bid, ask, step="post", color="#9ecae1", label="bid to ask" if not start else None
+        )
+    for is_shown, color, label in (
+        (~is_unexplained & ~has_no_quote, "#777777", "a quote of the last 5 seconds explains it"),
+        (is_unexplained, "#d62728", "no quote of the last 5 seconds does"),
+        (has_no_quote, "#9467bd", "no quote in the minute before"),
+    ):
+        axes.plot(trades["minute"][is_shown], trades["price"][is_shown], ".", color=color, label=label)
+    axes.set(xlabel="minutes", ylabel="price", title=f"Quotes and trades of {LOST}")
+    axes.legend(ncols=2)
+    figure.savefig(path, dpi=80)
+    return path
+
+
 def main():
     """Run the joins and DuckDB, and compare them; return 1 if they differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -170,6 +208,7 @@ def main():
     print(f"DuckDB       ASOF JOIN: {'the same' if pairs == wanted_pairs else 'DIFFERENT'}")
     print(f"anti join    {len(alone):,} trades that no quote of the last 5 seconds explains")
     print(f"DuckDB       NOT EXISTS: {'the same' if alone == wanted_alone else 'DIFFERENT'}")
+    print(f"picture      {draw(tables, pairs, alone, out / 'trades.png')}")
     return 0 if (pairs, alone) == (wanted_pairs, wanted_alone) else 1
 
 

@@ -50,6 +50,7 @@ def test_trades(spark, tmp_path, monkeypatch, capsys):
     code, printed = run("trades", tmp_path, monkeypatch, capsys)
     assert code == 0
     assert printed.strip() in PAGE.read_text()
+    assert (tmp_path / "trades.png").exists()
 
 
 @pytest.mark.slow
