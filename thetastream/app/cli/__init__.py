@@ -12,7 +12,18 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from thetastream.app.cli import checkpoints, demo, errors, jobs, scaling, serving, simulate, small, statements
+from thetastream.app.cli import (
+    checkpoints,
+    demo,
+    errors,
+    jobs,
+    questions,
+    scaling,
+    serving,
+    simulate,
+    small,
+    statements,
+)
 from thetastream.app.cli.shared_arguments import Run
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.version import VERSION
@@ -23,6 +34,7 @@ GROUPS = (
     scaling.add_commands,
     statements.add_commands,
     serving.add_serve,
+    questions.add_query,
     serving.add_verify,
     serving.add_upkeep,
     simulate.add_commands,
