@@ -105,7 +105,7 @@ FAMILIES: dict[str, Family] = {
     },
     **{
         repr(model): Family(multiway(model), PAIRS)
-        for model in (Ring(3), ATR(2, segment=SPAN), CTR(2, segment=SPAN))
+        for model in (Ring(3), ATR(3, segment=SPAN), CTR(4, copies=1, segment=SPAN))
     },
     "Chain(3)": Family(HandshakeSpec(CONDITION, INDEXES, 2, Chain(3, block=2)), PAIRS),
     "moving": Family(MovingSpec(TwoStreamSpec(UNIT, Matrix(2, 2))), PAIRS),

@@ -21,7 +21,7 @@ from thetastream.core.cancellation import read_signs
 from thetastream.core.columns import PASSES
 from thetastream.core.condition import SideSpec
 from thetastream.core.errors import ThetastreamError
-from thetastream.core.keys import HIGHEST, Int64s, encode
+from thetastream.core.keys import HIGHEST, Int64s, Mask, encode
 from thetastream.engine.counters import Counters, LateTuples
 
 
@@ -41,6 +41,7 @@ def drop_late(
     side: SideSpec,
     late_us: int | None,
     counters: Counters | None = None,
+    is_counted: Mask | None = None,
 ) -> pa.RecordBatch:
     """Return the tuples of one stream that are not late.
 
@@ -55,33 +56,36 @@ def drop_late(
         The watermark of the previous epoch, in microseconds; None before the first watermark.
     counters : Counters, optional
         Counters to which timely and late tuples are added. None if another unit counts these tuples.
+    is_counted : array of bool, optional
+        The tuples that are added to ``counters``, if other units count the others.
 
     Raises
     ------
     ThetastreamError
         LATE_DELETE if a tuple that is deleted is late, and the user wants the query to end then.
     """
+    mine = np.ones(batch.num_rows, dtype=np.bool_) if is_counted is None else is_counted
     if side.time is None:
         if counters is not None:
-            counters.admit(stream, side.alias, batch.num_rows, 0, None)
+            counters.admit(stream, side.alias, int(np.count_nonzero(mine)), 0, None)
         return batch
     times = read_times(batch, side)
     is_timely = np.ones(len(times), dtype=np.bool_) if late_us is None else times > late_us
-    n_timely = int(np.count_nonzero(is_timely))
     if counters is not None:
-        known = times[times < HIGHEST]
+        late = mine & ~is_timely
+        n_late = int(np.count_nonzero(late))
+        known = times[mine & (times < HIGHEST)]
         newest_us = int(known.max()) if len(known) else None
-        counters.admit(stream, side.alias, n_timely, len(times) - n_timely, newest_us)
+        counters.admit(stream, side.alias, int(np.count_nonzero(mine)) - n_late, n_late, newest_us)
         signs = read_signs(batch)
         if signs is not None:
-            n_deletes = int(np.count_nonzero(~is_timely & (signs < 0)))
+            n_deletes = int(np.count_nonzero(late & (signs < 0)))
             counters.late_deletes += n_deletes
             if n_deletes and side.rules.fails_on_late:
-                raise _refuse_late(side, n_deletes, times[~is_timely & (signs < 0)], late_us)
-        if counters.late_tuples is not None and n_timely < len(times):
-            late = batch.take(np.flatnonzero(~is_timely))
-            counters.late_tuples.append(LateTuples(stream, late))
-    return batch if n_timely == len(times) else batch.take(np.flatnonzero(is_timely))
+                raise _refuse_late(side, n_deletes, times[late & (signs < 0)], late_us)
+        if counters.late_tuples is not None and n_late:
+            counters.late_tuples.append(LateTuples(stream, batch.take(np.flatnonzero(late))))
+    return batch if is_timely.all() else batch.take(np.flatnonzero(is_timely))
 
 
 def _refuse_late(side: SideSpec, n: int, times: Int64s, late_us: int | None) -> ThetastreamError:

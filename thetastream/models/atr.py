@@ -4,8 +4,9 @@ One stream is the master. Its tuples are cut into segments of event time, and se
 N. The node also stores copies of the tuples of the other streams, the slaves, that can be in a result with a
 tuple of the segment. So a node joins its segments by itself and makes all hops in one epoch. A result has
 exactly one master tuple, so it is found once. The price is the number of copies: if the window of a slave
-around the master spans W in total and segments span T, a slave tuple is stored on min(N, 1 + W / T) nodes. A
-slave is stored on all nodes if no window bounds its distance from the master.
+around the master spans W in total and segments span T, a slave tuple is stored on min(N, 1 + W / T) nodes on
+average. A slave is stored on all nodes if no window bounds its distance from the master. A tuple is sent only
+to the nodes that store it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,13 @@ import numpy as np
 
 from thetastream.core.condition import Domain
 from thetastream.core.errors import QueryError
-from thetastream.core.keys import Int64s, shift
-from thetastream.models.multiway import Multiway, NewTuples, Travel, number_stretches
+from thetastream.core.keys import Int64s, Mask, shift
+from thetastream.models.multiway import Arrivals, Multiway, NewTuples, Travel, number_stretches
 from thetastream.models.ring import Ring
 
 SEGMENT = "10 seconds"
+FARTHEST = 1 << 60
+"""The largest number of a segment. Numbers beyond it become this number, so that sums cannot overflow."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class ATR(Multiway):
     Parameters
     ----------
     nodes : int
-        Units. Each of them gets every tuple and stores its share.
+        Units. A tuple goes only to those that store it.
     segment : str or timedelta, optional
         The event time that one segment of the master spans.
     master : str or int, optional
@@ -59,6 +62,7 @@ class ATR(Multiway):
     runs_as_unit: ClassVar[bool] = False
     travel: ClassVar[Travel] = Travel.STAY
     span_field: ClassVar[str] = "segment"
+    chooses_receivers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check()
@@ -80,26 +84,41 @@ class ATR(Multiway):
         return (int(self.master),)
 
     def assign_parts(self, node: int, arrivals: NewTuples) -> Int64s:
-        times, span = arrivals.times, self.span_us
-        if arrivals.stream == self.master:
-            return _to_parts(number_stretches(times, span) % self.nodes == node)
-        low, high = arrivals.reach[int(self.master)]
+        return np.where(self._are_stored(arrivals)[node], np.int64(0), np.int64(-1))
+
+    def choose_receivers(self, arrivals: Arrivals) -> Mask:
+        is_counted = np.array([self.is_counted(node, arrivals) for node in range(self.nodes)])
+        return self._are_stored(arrivals) | is_counted
+
+    def choose_probed(self, arrivals: Arrivals) -> Mask:
+        return self._are_stored(arrivals)
+
+    def is_counted(self, node: int, arrivals: Arrivals) -> Mask:
+        first, _ = self._find_segments(arrivals)
+        is_first: Mask = first % self.nodes == node
+        return is_first
+
+    def _are_stored(self, arrivals: Arrivals | NewTuples) -> Mask:
+        """Choose the nodes with a segment in the reach of each tuple, as an array (nodes, tuples)."""
+        first, last = self._find_segments(arrivals)
+        touches: Mask = (np.arange(self.nodes)[:, None] - first) % self.nodes <= last - first
+        return touches
+
+    def _find_segments(self, arrivals: Arrivals | NewTuples) -> tuple[Int64s, Int64s]:
+        """Find the first and the last segment of the master in whose reach each tuple is."""
+        times = arrivals.times
+        low, high = (0, 0) if arrivals.stream == self.master else arrivals.reach[int(self.master)]
         if low is None or high is None:
-            return np.zeros(len(times), dtype=np.int64)
-        first = number_stretches(shift(times, low, Domain.INT, -1)[0], span)
-        last = number_stretches(shift(times, high, Domain.INT, +1)[0], span)
-        touches = (node - first % self.nodes) % self.nodes <= last - first
-        return _to_parts(touches | (last >= first + self.nodes))
+            return np.zeros(len(times), dtype=np.int64), np.full(len(times), self.nodes - 1)
+        ends = (shift(times, end, Domain.INT, towards)[0] for end, towards in ((low, -1), (high, +1)))
+        first, last = (np.clip(number_stretches(end, self.span_us), -FARTHEST, FARTHEST) for end in ends)
+        return first, last
 
     def describe(self) -> str:
         return (
             f"aligned tuple routing: {self.nodes} node(s), segments of {self.segment} of stream "
             f"{self.master}; others' tuples are copied"
         )
-
-
-def _to_parts(is_mine: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Int64s:
-    return np.where(is_mine, np.int64(0), np.int64(-1))
 
 
 def check_segment(segment: object) -> None:

@@ -3,7 +3,8 @@
 Every stream is cut into segments of event time. Segment k is stored on the nodes k mod N, (k + 1) mod N, ...,
 as many as ``copies`` says. A probe needs the segments that its window touches and reads each of them at one
 node. The nodes are chosen by greedy weighted set cover; more copies let fewer nodes cover the window. In each
-hop, a partial result is sent only to the nodes of its cover.
+hop, a partial result is sent only to the nodes of its cover. A new tuple is sent to the nodes that store it
+and to the cover of its first hop.
 
 No node knows the loads of the others. Therefore the weights of the nodes depend on the tie-breaking number of
 the probe, which chooses the node with the smallest weight. With the same weights for all probes, all probes
@@ -23,10 +24,10 @@ from typing import ClassVar
 import numpy as np
 
 from thetastream.core.errors import QueryError
-from thetastream.core.keys import Int64s, scramble
+from thetastream.core.keys import Int64s, Mask, scramble
 from thetastream.models.atr import SEGMENT, check_segment
 from thetastream.models.base import is_positive
-from thetastream.models.multiway import Multiway, NewTuples, Probes, Travel, number_stretches
+from thetastream.models.multiway import Arrivals, Multiway, NewTuples, Probes, Travel, number_stretches
 from thetastream.models.ring import Ring
 
 
@@ -37,7 +38,7 @@ class CTR(Multiway):
     Parameters
     ----------
     nodes : int
-        Units. Each of them gets every tuple and stores its share.
+        Units. A tuple goes to those that store it, and to those that its first hop reads.
     copies : int, optional
         How many nodes store each segment. If there are fewer nodes than this, all of them store it.
     segment : str or timedelta, optional
@@ -65,6 +66,7 @@ class CTR(Multiway):
     runs_as_unit: ClassVar[bool] = False
     travel: ClassVar[Travel] = Travel.COVER
     span_field: ClassVar[str] = "segment"
+    chooses_receivers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check()
@@ -81,26 +83,56 @@ class CTR(Multiway):
         return min(self.copies, self.nodes)
 
     def assign_parts(self, node: int, arrivals: NewTuples) -> Int64s:
-        part = (node - number_stretches(arrivals.times, self.span_us) % self.nodes) % self.nodes
+        part = self._find_parts(arrivals.times)[node]
         return np.where(part < self.n_parts, part, np.int64(-1))
 
+    def choose_receivers(self, arrivals: Arrivals) -> Mask:
+        are_stored: Mask = self._find_parts(arrivals.times) < self.n_parts
+        return are_stored | self.choose_probed(arrivals)
+
+    def choose_probed(self, arrivals: Arrivals) -> Mask:
+        covers, which = self._choose_covers(arrivals.find_probes())
+        return np.array([(covers == node).any(axis=1)[which] for node in range(self.nodes)])
+
+    def is_counted(self, node: int, arrivals: Arrivals) -> Mask:
+        is_first: Mask = self._find_parts(arrivals.times)[node] == 0
+        return is_first
+
     def choose_probes(self, node: int, probes: Probes) -> Sequence[Int64s | None]:
+        covers, which = self._choose_covers(probes)
+        return [
+            np.flatnonzero((covers[:, (node - part) % self.nodes] == node)[which])
+            for part in range(self.n_parts)
+        ]
+
+    def _find_parts(self, times: Int64s) -> Int64s:
+        """Find how far each node lies behind the first node that stores a tuple, as an array (nodes,
+        tuples)."""
+        first = number_stretches(times, self.span_us) % self.nodes
+        parts: Int64s = (np.arange(self.nodes)[:, None] - first) % self.nodes
+        return parts
+
+    def _choose_covers(self, probes: Probes) -> tuple[Int64s, Int64s]:
+        """Choose the node at which each probe reads each class of segments.
+
+        Returns
+        -------
+        covers : array of shape (patterns, nodes)
+            For each pattern of probes and each class, the node; -1 for classes that are not needed.
+        which : array
+            The pattern of each probe.
+        """
+        # The classes that a window touches and the preferred node are the pattern; there are few of them.
         n = self.nodes
-        # 1. Combine the classes that each window touches and the preferred node into a pattern; there are few
-        #    of them.
         first, last = (number_stretches(times, self.span_us) for times in probes[:2])
         touched = np.where(last >= first + n, np.int64(n), np.clip(last - first + 1, 0, n))
         pattern = (first % n * (n + 1) + touched) * n + scramble(probes.tie_breakers) % n
         patterns, which = np.unique(pattern, return_inverse=True)
-        # 2. Find the parts of this node that each pattern reads.
-        asks = np.zeros((len(patterns), self.n_parts), dtype=np.bool_)
+        covers = np.empty((len(patterns), n), dtype=np.int64)
         for row, code in enumerate(patterns.tolist()):
             rest, turn = divmod(code, n)
-            asks[row] = [
-                cover(n, self.n_parts, *divmod(rest, n + 1), turn)[(node - part) % n] == node
-                for part in range(self.n_parts)
-            ]
-        return [np.flatnonzero(asks[which, part]) for part in range(self.n_parts)]
+            covers[row] = cover(n, self.n_parts, *divmod(rest, n + 1), turn)
+        return covers, which
 
     def describe(self) -> str:
         return (

@@ -1,9 +1,9 @@
-"""The base class of multi-way models, under which every node receives every new tuple and stores a share of
-them.
+"""The base class of multi-way models, whose nodes store shares of the new tuples and join them hop by hop.
 
-A multi-way model defines three things: the new tuples that a node stores, the stored tuples that a probe
-reads, and the nodes at which partial results look for their next partners. Everything else (hops, global
-order, purge and state) is the same for all of them (``thetastream.engine.multiway.node``).
+A multi-way model defines four things: the nodes that receive a new tuple, the new tuples that a node stores,
+the stored tuples that a probe reads, and the nodes at which partial results look for their next partners.
+Everything else (hops, global order, purge and state) is the same for all of them
+(``thetastream.engine.multiway.node``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from thetastream.core.errors import QueryError, ThetastreamError
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Role, Side
 from thetastream.core.spans import Rows, to_micros
 from thetastream.models.base import AUTO, Hashes, Model, Route, is_positive
@@ -66,6 +66,18 @@ class Probes(NamedTuple):
     tie_breakers: Int64s
 
 
+class Arrivals(NamedTuple):
+    """New tuples of one stream as a router sees them: without numbers, and with late tuples."""
+
+    stream: int
+    times: Int64s
+    """The event times in microseconds."""
+    reach: Sequence[tuple[int | None, int | None]]
+    """As in ``NewTuples``."""
+    find_probes: Callable[[], Probes]
+    """Returns the probes of the first hop, one for each tuple."""
+
+
 class Multiway(Model):
     """A model that joins two or more streams hop by hop."""
 
@@ -87,6 +99,9 @@ class Multiway(Model):
     """The name of the field with the length of the stretches into which streams are cut."""
     may_be_auto: ClassVar[bool] = False
     """Whether the planner can choose the number of nodes."""
+    chooses_receivers: ClassVar[bool] = False
+    """Whether a new tuple goes only to the nodes that store it or look for its partners, and not to all
+    nodes. Such a model cannot number tuples, because no node sees all of them."""
 
     @classmethod
     def variants(
@@ -202,7 +217,7 @@ class Multiway(Model):
 
     @property
     def sees_all(self) -> bool:
-        return True
+        return not self.chooses_receivers
 
     @property
     def keeps_arrival_order(self) -> bool:
@@ -214,7 +229,28 @@ class Multiway(Model):
             yield Route(node, Role.BOTH, None)
 
     def counts(self, unit: int, side: Side) -> bool:
-        return unit == 0
+        return unit == 0 or self.chooses_receivers
+
+    def choose_receivers(self, arrivals: Arrivals) -> Mask:
+        """Choose the nodes that receive each new tuple, if the model ``chooses_receivers``: those that store
+        it, those at which it looks for partners, and the one that counts it.
+
+        Returns
+        -------
+        array of bool of shape (nodes, tuples)
+        """
+        raise NotImplementedError
+
+    def choose_probed(self, arrivals: Arrivals) -> Mask:
+        """Choose the nodes of an older generation that receive each new tuple, as ``choose_receivers`` does.
+
+        They do not count it.
+        """
+        raise NotImplementedError
+
+    def is_counted(self, node: int, arrivals: Arrivals) -> Mask:
+        """Choose the new tuples that a node counts, so that each is counted at one node."""
+        raise NotImplementedError
 
     def resume(self, stored_once: int | None) -> "Multiway":
         """Return the model that continues from a state, given the stream that its nodes store once; None if

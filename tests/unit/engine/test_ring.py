@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import oracle
 from tests.support.draws import draw_cases
 from tests.support.graphs import (
     GraphCase,
@@ -22,6 +23,7 @@ from tests.support.graphs import (
 from tests.support.local import LocalMultiway
 from tests.support.tiny import make_all_tiny, make_segments_tiny, make_time_cells_tiny
 from thetastream.core.spans import Rows
+from thetastream.engine.counters import Arrived
 from thetastream.engine.multiway import hop_orders
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
@@ -48,6 +50,22 @@ MODELS = st.one_of(
 @given(graph_cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: GraphCase, model: Multiway) -> None:
     assert run_multiway(case, model) == answer(case)
+
+
+@draw_cases(12)
+@given(graph_cases(), MODELS)
+def test_each_tuple_is_counted_once_as_timely_or_late(case: GraphCase, model: Multiway) -> None:
+    join = LocalMultiway(build_multiway_spec(case.graph, case.orders, model, case.archive_period_us))
+    streams = range(len(case.graph.sides))
+    for number, (rows, late_us) in enumerate(oracle.pair_with_late_watermark(case.epochs)):
+        list(join.epoch([case.batch(n, rows[n]) for n in streams], case.epochs[number][1]))
+        for stream in streams:
+            timely = oracle.timely(rows[stream], late_us, "t")
+            found = [unit.streams.get("abcde"[stream], Arrived()) for unit in join.counters]
+            assert sum(one.timely for one in found) == len(timely)
+            assert sum(one.late for one in found) == len(rows[stream]) - len(timely)
+            newest = [one.newest_us for one in found if one.newest_us is not None]
+            assert max(newest, default=None) == max((row["t"] for row in rows[stream]), default=None)
 
 
 @draw_cases(12)

@@ -1,6 +1,7 @@
-"""ATR and CTR: which nodes store a tuple, and which nodes a probe reads."""
+"""ATR and CTR: which nodes store a tuple, which nodes receive it, and which nodes a probe reads."""
 
 from datetime import timedelta
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -8,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.graphs import side
+from tests.support.graphs import GraphCase, side
 from tests.support.local import LocalMultiway
 from thetastream.core.condition import Domain, Key, SideSpec
 from thetastream.core.errors import QueryError
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.families.hops.graph import build_multiway_spec
-from thetastream.models import ATR, CTR
+from thetastream.models import ATR, CTR, Ring
 from thetastream.models.ctr import cover
-from thetastream.models.multiway import NewTuples, Probes
+from thetastream.models.multiway import Arrivals, NewTuples, Probes
 
 NODES = st.integers(1, 6)
 TIMES = st.lists(st.integers(-100, 100), min_size=1).map(lambda times: np.array(times, dtype=np.int64))
@@ -85,6 +86,103 @@ def test_covers_are_no_longer_than_one_node_a_class(nodes, copies, data):
     assert sum(node >= 0 for node in asked) == n
     if copies == nodes:
         assert len({node for node in asked if node >= 0}) == min(n, 1)
+
+
+def make_arrivals(stream, times, reach, width=0):
+    return Arrivals(stream, times, reach, lambda: Probes(times, times + width, times))
+
+
+@given(NODES, TIMES, st.integers(0, 30), st.integers(0, 30), st.sampled_from([0, 1]))
+def test_atr_sends_a_tuple_to_the_nodes_that_store_it(nodes, times, before, after, stream):
+    """A slave goes to min(N, 1 + W / T) nodes on average over all places in a segment, a master to one."""
+    model, reach = ATR(nodes, SEGMENT), ((-before, after), (0, 0))
+    arrivals = make_arrivals(stream, times, reach)
+    sent = model.choose_receivers(arrivals)
+    stored = [model.assign_parts(node, NewTuples(stream, times, times, reach)) for node in range(nodes)]
+    assert (sent == (np.array(stored) >= 0)).all()
+    assert (model.choose_probed(arrivals) == sent).all()
+    span = before + after if stream else 0
+    copies = sent.sum(axis=0)
+    assert (copies >= min(nodes, 1 + span // 7)).all()
+    assert (copies <= min(nodes, 1 + -(-span // 7))).all()
+    # There are enough nodes here that none has two segments in the reach of a tuple.
+    every = ATR(20, SEGMENT).choose_receivers(make_arrivals(stream, np.arange(70), reach))
+    assert every.sum(axis=0).mean() == pytest.approx(1 + span / 7)
+
+
+def test_a_window_that_no_event_time_satisfies_has_a_node_that_counts_its_tuples():
+    arrivals = make_arrivals(1, np.array([0, 7, 50]), ((9, -9), (0, 0)))
+    model = ATR(3, SEGMENT)
+    assert not model.choose_probed(arrivals).any()
+    assert (model.choose_receivers(arrivals).sum(axis=0) == 1).all()
+
+
+def test_the_number_of_a_segment_does_not_overflow():
+    """A master without an event time is stored once, also if segments are as short as can be."""
+    model, times = ATR(3, timedelta(microseconds=1)), np.array([2**63 - 1, -(2**63)])
+    for reach in (((0, 0), (0, 0)), ((-5, 5), (0, 0))):
+        assert (model.choose_receivers(make_arrivals(0, times, reach)).sum(axis=0) == 1).all()
+
+
+@given(NODES, st.integers(1, 6), TIMES, st.integers(0, 60))
+def test_ctr_sends_a_tuple_to_its_copies_and_to_the_cover_of_its_first_hop(nodes, copies, times, width):
+    model, arrivals = CTR(nodes, copies, SEGMENT), make_arrivals(0, times, (), width)
+    probes = arrivals.find_probes()
+    sent, probed = model.choose_receivers(arrivals), model.choose_probed(arrivals)
+    for node in range(nodes):
+        stored = model.assign_parts(node, NewTuples(0, times, times, ())) >= 0
+        asked = np.concatenate(model.choose_probes(node, probes))
+        assert set(np.flatnonzero(probed[node])) == set(asked)
+        assert (sent[node] == (stored | probed[node])).all()
+    n_classes = np.minimum(nodes, (times + width) // 7 - times // 7 + 1)
+    # Each node of a greedy cover reads at least one class more, and the first ones as many as they store.
+    assert (probed.sum(axis=0) >= -(-n_classes // min(copies, nodes))).all()
+    assert (probed.sum(axis=0) <= n_classes).all()
+
+
+@given(
+    TIMES,
+    st.one_of(
+        st.builds(ATR, NODES, st.just(SEGMENT), st.integers(0, 1)),
+        st.builds(CTR, NODES, st.integers(1, 4), st.just(SEGMENT)),
+    ),
+    st.integers(0, 1),
+    st.sampled_from([((0, 0), (0, 0)), ((-9, 20), (-3, 4)), ((None, 5), (0, None))]),
+)
+def test_each_tuple_is_counted_at_one_node_that_receives_it(times, model, stream, reach):
+    arrivals = make_arrivals(stream, times, reach, 10)
+    counted = np.array([model.is_counted(node, arrivals) for node in range(model.nodes)])
+    assert (counted.sum(axis=0) == 1).all()
+    assert (model.choose_receivers(arrivals) | ~counted).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "least", "most"),
+    [
+        # Windows of 10 to each side and segments of 10: a slave goes to three nodes, and a master to one.
+        (ATR(8, timedelta(microseconds=10)), 2.3, 2.4),
+        (ATR(8, timedelta(microseconds=40)), 1.3, 1.4),
+        # The window of a probe touches three classes, or four of them. The nodes with two copies of the tuple
+        # store three classes.
+        (CTR(8, 1, timedelta(microseconds=10)), 3.0, 3.2),
+        (CTR(8, 2, timedelta(microseconds=10)), 2.1, 2.4),
+        (Ring(8), 8, 8),
+    ],
+)
+def test_nodes_receive_only_the_copies_that_the_model_needs(model, least, most):
+    edges = {pair: Edge(window=Ends(-10, 10)) for pair in combinations(range(3), 2)}
+    graph = JoinGraph(tuple(side(n) for n in range(3)), edges)
+    case = GraphCase(graph, ((1, 2), (2, 0), (0, 1)), 1, ())
+    join = LocalMultiway(build_multiway_spec(graph, case.orders, model, 1))
+    rows = [{"id": t, "t": t, "k0": 0, "k1": 0} for t in range(400)]
+    received = tuples = 0
+    for epoch in range(4):
+        batches = [case.batch(stream, rows[100 * epoch : 100 * epoch + 100]) for stream in range(3)]
+        inboxes = join.deliver(batches)
+        received += sum(inbox.received for inbox in inboxes)
+        tuples += 300
+        join.in_flight = []
+    assert least <= received / tuples <= most
 
 
 def test_turns_spread_windows_that_touch_all():

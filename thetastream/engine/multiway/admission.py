@@ -1,7 +1,8 @@
 """Admits the new tuples of an epoch at a node: drops late tuples, and numbers and places the others.
 
-Every node receives all new tuples, so all nodes give them the same numbers and places. Under count windows,
-tuples are numbered before they are filtered, because a window counts the tuples that fail the filters too.
+The place of a tuple follows from its epoch and its stream. A node that receives all new tuples also numbers
+them, as all other nodes do. Under count windows, tuples are numbered before they are filtered, because a
+window counts the tuples that fail the filters too.
 
 A tuple that is inserted and deleted in one epoch has one place in the global order, so both vanish. Of
 different epochs, an insert and its delete stay both: a partial result that began between them must still meet
@@ -43,6 +44,7 @@ def admit(
     batches: Sequence[pa.RecordBatch | None],
     clock: Clock,
     counters: MultiwayCounters | None,
+    node: int,
 ) -> Iterator[Admitted]:
     """Yield the tuples of each stream that a node admits in an epoch.
 
@@ -56,13 +58,19 @@ def admit(
     clock : Clock
     counters : MultiwayCounters, optional
         Counters to which timely and late tuples are added. None if another node counts them.
+    node : int
+        The number of the node.
     """
     sides = query.graph.sides
     timely: list[tuple[int, pa.RecordBatch]] = []
     for stream, batch in enumerate(batches):
         if batch is not None:
             batch = cancel(batch)
-            timely.append((stream, drop_late(batch, stream, sides[stream], clock.late_us, counters)))
+            is_counted = None
+            if query.model.chooses_receivers:
+                is_counted = query.model.is_counted(node, query.describe_arrivals(stream, batch))
+            side, late_us = sides[stream], clock.late_us
+            timely.append((stream, drop_late(batch, stream, side, late_us, counters, is_counted)))
     if query.graph.counts is not None:
         yield from _admit_by_number(query, decisions, timely)
         return

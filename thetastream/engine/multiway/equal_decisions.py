@@ -1,10 +1,13 @@
 """The decisions that all nodes of a multi-way join make alike, each for itself and without messages.
 
-Every node sees all new tuples and all partial results, in the same order. So all nodes number the tuples
-alike, let the same tuples wait (``Queue``), and give tuples the same hop orders (``hop_orders``). If nodes
-decided differently, results would be lost. A node that joins while the query runs has not seen the earlier
-tuples. A node that leaves sends it the state of the decisions and the tuples that wait (``make_messages``,
-``take_over``). From then on it decides like the others.
+Every node of a ring sees all new tuples and all partial results, in the same order. So all nodes number the
+tuples alike, let the same tuples wait (``Queue``), and give tuples the same hop orders (``hop_orders``). If
+nodes decided differently, results would be lost. A node that joins while the query runs has not seen the
+earlier tuples. A node that leaves sends it the state of the decisions and the tuples that wait
+(``make_messages``, ``take_over``). From then on it decides like the others.
+
+Nodes of ATR and CTR see some of the tuples only. They number the tuples too, but nothing reads these numbers:
+segments follow from event times, no tuple waits, and hop orders stay as planned.
 """
 
 import json

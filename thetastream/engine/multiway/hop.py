@@ -74,6 +74,12 @@ class Hop:
 
     def prepare_probes(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
         """Add the interval of stored event times to partial results, and encode their key rows."""
+        earliest, latest = self.find_interval(batch)
+        batch = batch.append_column(EARLIEST, pa.array(earliest)).append_column(LATEST, pa.array(latest))
+        return batch, encode_key_rows(Side.LEFT, self.plan.condition, batch)
+
+    def find_interval(self, batch: pa.RecordBatch) -> tuple[Int64s, Int64s]:
+        """Find the earliest and the latest event time of the stored tuples that partial results may meet."""
         earliest = np.full(batch.num_rows, LOWEST)
         latest = np.full(batch.num_rows, HIGHEST)
         for key, low, high in self.clocks:
@@ -88,8 +94,7 @@ class Hop:
                     latest = np.minimum(latest, ends)
                 if void is not None:  # no event time satisfies a void bound, so the interval is empty
                     earliest, latest = np.where(void, HIGHEST, earliest), np.where(void, LOWEST, latest)
-        batch = batch.append_column(EARLIEST, pa.array(earliest)).append_column(LATEST, pa.array(latest))
-        return batch, encode_key_rows(Side.LEFT, self.plan.condition, batch)
+        return earliest, latest
 
 
 def join_columns(

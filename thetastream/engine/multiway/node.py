@@ -1,13 +1,14 @@
 """One node of a multi-way join.
 
-In an epoch, every node receives the new tuples of all streams. Under the ring, one node stores each of them,
-and partial results of the previous epoch go from all nodes to all nodes. A node joins both with the tuples
-that it stores, hop by hop (``thetastream.engine.multiway.hop``). It emits complete results and sends partial
+In an epoch, every node of a ring receives the new tuples of all streams. One node stores each of them, and
+partial results of the previous epoch go from all nodes to all nodes. A node joins both with the tuples that
+it stores, hop by hop (``thetastream.engine.multiway.hop``). It emits complete results and sends partial
 results as messages for the next epoch. Therefore an m-way result is emitted up to m - 2 epochs after its last
 tuple arrived.
 
-Other multi-way models (``thetastream.models.multiway``) store tuples at several nodes, send partial results
-to some nodes only, or join them further at the node that found them. Everything else is the same.
+Other multi-way models (``thetastream.models.multiway``) send new tuples to some nodes only, store them at
+several nodes, send partial results to some nodes only, or join them further at the node that found them.
+Everything else is the same.
 
 *Purge.* A stored tuple is dropped when no partial result in flight and no waiting tuple can need it.
 Therefore state expires by the earliest horizon (``thetastream.engine.multiway.query``) of the epochs of
@@ -234,7 +235,7 @@ class MultiwayNode:
         n_new = sum(batch.num_rows for batch in batches if batch is not None)
         counters = self.counters if self._counts_tuples and not self._has_left else None
         fresh = []
-        for new in admit(self._spec, self._decisions, batches, clock, counters):
+        for new in admit(self._spec, self._decisions, batches, clock, counters, self._slot):
             probing = new.probing
             if not self._has_left or self._overlap is not None:
                 reach = self._spec.reach[new.stream]

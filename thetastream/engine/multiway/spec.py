@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from thetastream.engine.multiway.arrival_router import ArrivalRouter
 from thetastream.engine.multiway.node import MultiwayNode
 from thetastream.engine.multiway.query import MultiwayQuery, MultiwayState
 from thetastream.engine.protocol import OpenStore
@@ -35,8 +36,8 @@ class MultiwaySpec(MultiwayQuery):
 
     @property
     def router(self) -> Router:
-        """The router, which sends every tuple to every node."""
-        return Router(self.model)
+        """The router. It sends every tuple to every node, unless the model chooses the nodes."""
+        return ArrivalRouter(self.model, query=self) if self.model.chooses_receivers else Router(self.model)
 
     def with_model(self, model: Multiway) -> "MultiwaySpec":
         """Return the same query under another model, which may divide stored tuples into other parts."""

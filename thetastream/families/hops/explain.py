@@ -104,7 +104,11 @@ def _explain_physical(spec: MultiwaySpec, run: RunContext, why_hops: str) -> Ite
         elif stored.lifetime_us is not None:
             bound = f"until the watermark is {spell(stored.lifetime_us)} past what is in flight"
         yield Fact("state", f"of {side.alias}: kept {bound}")
-    yield Fact("exchange", f"one an epoch; {spec.model.n_units} nodes, a copy of every tuple to each")
+    copies = "a copy of every tuple to each"
+    if spec.model.chooses_receivers:
+        copies = "a tuple to those that store it"
+        copies += " and those that its first hop reads" if spec.has_messages else ""
+    yield Fact("exchange", f"one an epoch; {spec.model.n_units} nodes, {copies}")
     if run.shed is not None:
         yield Fact("shed", run.shed.describe())
     if why_hops:
