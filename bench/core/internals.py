@@ -28,7 +28,7 @@ from thetastream.core.condition import (
 from thetastream.core.how import INNER, MeasuredRanking, find_nearest
 from thetastream.core.keys import scramble
 from thetastream.core.measure import MeasureLimit
-from thetastream.core.sides import Side
+from thetastream.core.sides import Role, Side
 from thetastream.core.spans import Rows as CountWindow
 from thetastream.core.sphere import RADIUS_M
 from thetastream.engine.counters import Counters

@@ -87,8 +87,9 @@ class ATR(Multiway):
         return np.where(self._are_stored(arrivals)[node], np.int64(0), np.int64(-1))
 
     def choose_receivers(self, arrivals: Arrivals) -> Mask:
-        is_counted = np.array([self.is_counted(node, arrivals) for node in range(self.nodes)])
-        return self._are_stored(arrivals) | is_counted
+        are_counted = np.array([self.is_counted(node, arrivals) for node in range(self.nodes)])
+        receivers: Mask = self._are_stored(arrivals) | are_counted
+        return receivers
 
     def choose_probed(self, arrivals: Arrivals) -> Mask:
         return self._are_stored(arrivals)

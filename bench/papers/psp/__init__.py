@@ -26,6 +26,7 @@ FIGURES = (
     "atr_by_nodes",
     "ctr_by_nodes",
     "nodes_by_predicate_cost",
+    "sent_by_nodes",
     "models_by_selectivity",
     "models_by_streams",
     "models_by_pixels",

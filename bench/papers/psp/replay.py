@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from bench.core.internals import CountWindow, LocalMultiway, build_multiway_spec
+from bench.core.internals import CountWindow, Inbox, LocalMultiway, LocalRun, Role, build_multiway_spec
 from bench.core.replay import Step, bytes_held
 from bench.papers.psp.growing_ring import GrowingRing
-from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams_of
+from bench.papers.psp.images import ALIASES, SECOND, START_US, Streams, Workload, streams_of
 from thetastream.models import ATR, CTR, Multiway, Ring
 
 EPOCH_US = 12 * SECOND
@@ -34,6 +34,19 @@ class Epoch(Step):
     """For each result, the event time of its last tuple."""
     in_flight: int = 0
     in_flight_bytes: int = 0
+    copies_sent: int = 0
+    """New tuples that nodes receive, copies included."""
+    partials_sent: int = 0
+    """Partial results that nodes receive, copies included."""
+    sent_bytes: int = 0
+
+    def run_units(self, local: LocalRun, inboxes: list[Inbox]) -> list[list[pa.Array]]:
+        """Count what the nodes receive, and run them."""
+        blocks = [inbox.blocks(n, role) for inbox in inboxes for n in range(len(ALIASES)) for role in Role]
+        self.copies_sent = sum(block.num_rows for block in chain.from_iterable(blocks))
+        self.partials_sent = sum(inbox.received for inbox in inboxes) - self.copies_sent
+        self.sent_bytes = sum(inbox.received_bytes for inbox in inboxes)
+        return super().run_units(local, inboxes)
 
     @property
     def busiest_ms(self) -> float:
