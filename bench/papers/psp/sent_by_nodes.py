@@ -72,8 +72,8 @@ def measure(run: Run) -> Verdict:
         "pairs of the busiest node:": most.by("model", "most_candidates"),
     }
     remark = (
-        "a ring in one epoch sends no partial results, but as many tuples; a long segment of ATR is the work of"
-        " one node at a time"
+        "a ring in one epoch sends no partial results, but as many tuples; a long segment of ATR is the work"
+        " of one node at a time"
     )
     holds = sent[ATR_LONG] < sent[CTR_2] < sent[RING] and copies[RING] < min(copies[ATR_LONG], copies[CTR_2])
     return Verdict(holds, ratio, facts, remark)
@@ -88,6 +88,7 @@ FIGURE = Figure(
         Panel("pairs of the busiest node", "nodes", "most_candidates", "model"),
     ),
     "nodes; model; copies_sent|copies sent of a tuple; partials_sent|partial results received, for a tuple;"
-    " mb_sent; copies; tuples_held; candidates; most_candidates|of the busiest node; response_epochs; results",
+    " mb_sent; copies; tuples_held; candidates; most_candidates|of the busiest node; response_epochs;"
+    " results",
     truth=TRUTH,
 )

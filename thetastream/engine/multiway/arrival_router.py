@@ -1,4 +1,4 @@
-"""Sends new tuples of a multi-way join to some nodes only: to those that store them or look for their partners.
+"""Sends new tuples of a multi-way join only to the nodes that store them or look for their partners.
 
 Under ATR, the event time of a tuple says which segments of the master are in reach, and so which nodes. Under
 CTR, it says which nodes store the tuple, and its window in the first hop has a cover of nodes. So all routers
