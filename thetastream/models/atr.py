@@ -19,7 +19,7 @@ import numpy as np
 from thetastream.core.condition import Domain
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s, Mask, shift
-from thetastream.models.multiway import Arrivals, Multiway, NewTuples, Travel, number_stretches
+from thetastream.models.multiway import Multiway, NewTuples, RoutedTuples, Travel, number_stretches
 from thetastream.models.ring import Ring
 
 SEGMENT = "10 seconds"
@@ -86,26 +86,26 @@ class ATR(Multiway):
     def assign_parts(self, node: int, arrivals: NewTuples) -> Int64s:
         return np.where(self._are_stored(arrivals)[node], np.int64(0), np.int64(-1))
 
-    def choose_receivers(self, arrivals: Arrivals) -> Mask:
+    def choose_receivers(self, arrivals: RoutedTuples) -> Mask:
         are_counted = np.array([self.is_counted(node, arrivals) for node in range(self.nodes)])
         receivers: Mask = self._are_stored(arrivals) | are_counted
         return receivers
 
-    def choose_probed(self, arrivals: Arrivals) -> Mask:
+    def choose_probed(self, arrivals: RoutedTuples) -> Mask:
         return self._are_stored(arrivals)
 
-    def is_counted(self, node: int, arrivals: Arrivals) -> Mask:
+    def is_counted(self, node: int, arrivals: RoutedTuples) -> Mask:
         first, _ = self._find_segments(arrivals)
         is_first: Mask = first % self.nodes == node
         return is_first
 
-    def _are_stored(self, arrivals: Arrivals | NewTuples) -> Mask:
+    def _are_stored(self, arrivals: RoutedTuples | NewTuples) -> Mask:
         """Choose the nodes with a segment in the reach of each tuple, as an array (nodes, tuples)."""
         first, last = self._find_segments(arrivals)
         touches: Mask = (np.arange(self.nodes)[:, None] - first) % self.nodes <= last - first
         return touches
 
-    def _find_segments(self, arrivals: Arrivals | NewTuples) -> tuple[Int64s, Int64s]:
+    def _find_segments(self, arrivals: RoutedTuples | NewTuples) -> tuple[Int64s, Int64s]:
         """Find the first and the last segment of the master in whose reach each tuple is."""
         times = arrivals.times
         low, high = (0, 0) if arrivals.stream == self.master else arrivals.reach[int(self.master)]

@@ -27,7 +27,7 @@ from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s, Mask, scramble
 from thetastream.models.atr import SEGMENT, check_segment
 from thetastream.models.base import is_positive
-from thetastream.models.multiway import Arrivals, Multiway, NewTuples, Probes, Travel, number_stretches
+from thetastream.models.multiway import Multiway, NewTuples, Probes, RoutedTuples, Travel, number_stretches
 from thetastream.models.ring import Ring
 
 
@@ -86,15 +86,15 @@ class CTR(Multiway):
         part = self._find_parts(arrivals.times)[node]
         return np.where(part < self.n_parts, part, np.int64(-1))
 
-    def choose_receivers(self, arrivals: Arrivals) -> Mask:
+    def choose_receivers(self, arrivals: RoutedTuples) -> Mask:
         are_stored: Mask = self._find_parts(arrivals.times) < self.n_parts
         return are_stored | self.choose_probed(arrivals)
 
-    def choose_probed(self, arrivals: Arrivals) -> Mask:
+    def choose_probed(self, arrivals: RoutedTuples) -> Mask:
         covers, which = self._choose_covers(arrivals.find_probes())
         return np.array([(covers == node).any(axis=1)[which] for node in range(self.nodes)])
 
-    def is_counted(self, node: int, arrivals: Arrivals) -> Mask:
+    def is_counted(self, node: int, arrivals: RoutedTuples) -> Mask:
         is_first: Mask = self._find_parts(arrivals.times)[node] == 0
         return is_first
 

@@ -66,7 +66,7 @@ class Probes(NamedTuple):
     tie_breakers: Int64s
 
 
-class Arrivals(NamedTuple):
+class RoutedTuples(NamedTuple):
     """New tuples of one stream as a router sees them: without numbers, and with late tuples."""
 
     stream: int
@@ -231,7 +231,7 @@ class Multiway(Model):
     def counts(self, unit: int, side: Side) -> bool:
         return unit == 0 or self.chooses_receivers
 
-    def choose_receivers(self, arrivals: Arrivals) -> Mask:
+    def choose_receivers(self, arrivals: RoutedTuples) -> Mask:
         """Choose the nodes that receive each new tuple, if the model ``chooses_receivers``: those that store
         it, those at which it looks for partners, and the one that counts it.
 
@@ -241,14 +241,14 @@ class Multiway(Model):
         """
         raise NotImplementedError
 
-    def choose_probed(self, arrivals: Arrivals) -> Mask:
+    def choose_probed(self, arrivals: RoutedTuples) -> Mask:
         """Choose the nodes of an older generation that receive each new tuple, as ``choose_receivers`` does.
 
         They do not count it.
         """
         raise NotImplementedError
 
-    def is_counted(self, node: int, arrivals: Arrivals) -> Mask:
+    def is_counted(self, node: int, arrivals: RoutedTuples) -> Mask:
         """Choose the new tuples that a node counts, so that each is counted at one node."""
         raise NotImplementedError
 

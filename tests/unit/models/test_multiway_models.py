@@ -17,7 +17,7 @@ from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import ATR, CTR, Ring
 from thetastream.models.ctr import cover
-from thetastream.models.multiway import Arrivals, NewTuples, Probes
+from thetastream.models.multiway import NewTuples, Probes, RoutedTuples
 
 NODES = st.integers(1, 6)
 TIMES = st.lists(st.integers(-100, 100), min_size=1).map(lambda times: np.array(times, dtype=np.int64))
@@ -88,15 +88,15 @@ def test_covers_are_no_longer_than_one_node_a_class(nodes, copies, data):
         assert len({node for node in asked if node >= 0}) == min(n, 1)
 
 
-def make_arrivals(stream, times, reach, width=0):
-    return Arrivals(stream, times, reach, lambda: Probes(times, times + width, times))
+def make_routed(stream, times, reach, width=0):
+    return RoutedTuples(stream, times, reach, lambda: Probes(times, times + width, times))
 
 
 @given(NODES, TIMES, st.integers(0, 30), st.integers(0, 30), st.sampled_from([0, 1]))
 def test_atr_sends_a_tuple_to_the_nodes_that_store_it(nodes, times, before, after, stream):
     """A slave goes to min(N, 1 + W / T) nodes on average over all places in a segment, a master to one."""
     model, reach = ATR(nodes, SEGMENT), ((-before, after), (0, 0))
-    arrivals = make_arrivals(stream, times, reach)
+    arrivals = make_routed(stream, times, reach)
     sent = model.choose_receivers(arrivals)
     stored = [model.assign_parts(node, NewTuples(stream, times, times, reach)) for node in range(nodes)]
     assert (sent == (np.array(stored) >= 0)).all()
@@ -106,12 +106,12 @@ def test_atr_sends_a_tuple_to_the_nodes_that_store_it(nodes, times, before, afte
     assert (copies >= min(nodes, 1 + span // 7)).all()
     assert (copies <= min(nodes, 1 + -(-span // 7))).all()
     # There are enough nodes here that none has two segments in the reach of a tuple.
-    every = ATR(20, SEGMENT).choose_receivers(make_arrivals(stream, np.arange(70), reach))
+    every = ATR(20, SEGMENT).choose_receivers(make_routed(stream, np.arange(70), reach))
     assert every.sum(axis=0).mean() == pytest.approx(1 + span / 7)
 
 
 def test_a_window_that_no_event_time_satisfies_has_a_node_that_counts_its_tuples():
-    arrivals = make_arrivals(1, np.array([0, 7, 50]), ((9, -9), (0, 0)))
+    arrivals = make_routed(1, np.array([0, 7, 50]), ((9, -9), (0, 0)))
     model = ATR(3, SEGMENT)
     assert not model.choose_probed(arrivals).any()
     assert (model.choose_receivers(arrivals).sum(axis=0) == 1).all()
@@ -121,12 +121,12 @@ def test_the_number_of_a_segment_does_not_overflow():
     """A master without an event time is stored once, also if segments are as short as can be."""
     model, times = ATR(3, timedelta(microseconds=1)), np.array([2**63 - 1, -(2**63)])
     for reach in (((0, 0), (0, 0)), ((-5, 5), (0, 0))):
-        assert (model.choose_receivers(make_arrivals(0, times, reach)).sum(axis=0) == 1).all()
+        assert (model.choose_receivers(make_routed(0, times, reach)).sum(axis=0) == 1).all()
 
 
 @given(NODES, st.integers(1, 6), TIMES, st.integers(0, 60))
 def test_ctr_sends_a_tuple_to_its_copies_and_to_the_cover_of_its_first_hop(nodes, copies, times, width):
-    model, arrivals = CTR(nodes, copies, SEGMENT), make_arrivals(0, times, (), width)
+    model, arrivals = CTR(nodes, copies, SEGMENT), make_routed(0, times, (), width)
     probes = arrivals.find_probes()
     sent, probed = model.choose_receivers(arrivals), model.choose_probed(arrivals)
     for node in range(nodes):
@@ -150,7 +150,7 @@ def test_ctr_sends_a_tuple_to_its_copies_and_to_the_cover_of_its_first_hop(nodes
     st.sampled_from([((0, 0), (0, 0)), ((-9, 20), (-3, 4)), ((None, 5), (0, None))]),
 )
 def test_each_tuple_is_counted_at_one_node_that_receives_it(times, model, stream, reach):
-    arrivals = make_arrivals(stream, times, reach, 10)
+    arrivals = make_routed(stream, times, reach, 10)
     counted = np.array([model.is_counted(node, arrivals) for node in range(model.nodes)])
     assert (counted.sum(axis=0) == 1).all()
     assert (model.choose_receivers(arrivals) | ~counted).all()

@@ -68,7 +68,7 @@ def admit(
             batch = cancel(batch)
             is_counted = None
             if query.model.chooses_receivers:
-                is_counted = query.model.is_counted(node, query.describe_arrivals(stream, batch))
+                is_counted = query.model.is_counted(node, query.describe_routed(stream, batch))
             side, late_us = sides[stream], clock.late_us
             timely.append((stream, drop_late(batch, stream, side, late_us, counters, is_counted)))
     if query.graph.counts is not None:

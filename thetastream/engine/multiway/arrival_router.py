@@ -16,7 +16,7 @@ from thetastream.core.sides import Role
 from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.engine.routing import ReadHashes, Router
 from thetastream.models.base import Route
-from thetastream.models.multiway import Arrivals
+from thetastream.models.multiway import RoutedTuples
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class ArrivalRouter(Router):
         yield from self._route(self.query.model.choose_probed, Role.PROBE, stream, payload)
 
     def _route(
-        self, choose: Callable[[Arrivals], Mask], role: Role, stream: int, payload: pa.RecordBatch
+        self, choose: Callable[[RoutedTuples], Mask], role: Role, stream: int, payload: pa.RecordBatch
     ) -> Iterator[Route]:
-        for node, is_mine in enumerate(choose(self.query.describe_arrivals(stream, payload))):
+        for node, is_mine in enumerate(choose(self.query.describe_routed(stream, payload))):
             rows = np.flatnonzero(is_mine)
             if len(rows):
                 # Nodes that receive all rows share one block.

@@ -22,7 +22,7 @@ from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.store.box import StoredStream
 from thetastream.engine.store.segment import SegmentMeta
 from thetastream.models.base import moves_tuples
-from thetastream.models.multiway import Arrivals, Multiway, Probes
+from thetastream.models.multiway import Multiway, Probes, RoutedTuples
 
 Horizon = int | None | tuple[int, ...]
 """The horizon of an epoch: a watermark in microseconds, or the number of a tuple for each stream."""
@@ -61,7 +61,7 @@ class MultiwayQuery:
         endless = [stream for stream, stored in enumerate(self.stored) if stored.lifetime_us is None]
         return list(range(self.n_streams)) if moves_tuples(newest) else endless
 
-    def describe_arrivals(self, stream: int, batch: pa.RecordBatch) -> Arrivals:
+    def describe_routed(self, stream: int, batch: pa.RecordBatch) -> RoutedTuples:
         """Describe new tuples of a stream for a model that chooses the nodes that receive them."""
         times = read_times(batch, self.graph.sides[stream])
 
@@ -69,7 +69,7 @@ class MultiwayQuery:
             first_hop = self.find_hop((stream,), self.orders[stream][0])
             return Probes(*first_hop.find_interval(batch), times)
 
-        return Arrivals(stream, times, self.reach[stream], find_probes)
+        return RoutedTuples(stream, times, self.reach[stream], find_probes)
 
     def find_hop(self, members: Sequence[int], target: int) -> Hop:
         """Return the hop from partial results over ``members`` to ``target``."""
