@@ -98,6 +98,21 @@ def test_windows(streams, within, condition, words):
     assert words in str(problem)
 
 
+def test_functions_of_sql_hide_no_clock_and_no_table(spark, streams):
+    spark.range(3).createOrReplaceTempView("numbers")
+    spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION clock() RETURNS TIMESTAMP RETURN now()")
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY FUNCTION peek() RETURNS BIGINT RETURN (SELECT max(id) FROM numbers)"
+    )
+    spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION twice(n BIGINT) RETURNS BIGINT RETURN 2 * n")
+    for hidden, condition in (("a.ts < clock()", "TIME_DEPENDENT"), ("b.y > peek()", "SUBQUERY")):
+        problem = problem_of(streams, on=f"a.x > b.y AND abs(a.x) < 9 AND {hidden}")
+        assert problem.condition == condition
+        assert f"'{hidden}' " in str(problem)
+    # A function of the row alone stays possible.
+    th.plan(streams, on="twice(a.x) > b.y", within="1 minute")
+
+
 @pytest.mark.parametrize(
     ("settings", "condition", "words"),
     [

@@ -29,7 +29,12 @@ _CLOCK = (
     "changes from epoch to epoch, and the join of two tuples must not change; "
     "compute it in a column before the join, or use within=",
 )
-_WHY_REFUSED = dict([_RANDOM, _CLOCK])
+_SUBQUERY = (
+    "SUBQUERY",
+    "reads a table, whose rows may be others in the next epoch, and the join of two tuples must not change; "
+    "join with the table too",
+)
+_WHY_REFUSED = dict([_RANDOM, _CLOCK, _SUBQUERY])
 """Why a condition must not have such a value, by the name of the error."""
 _TIMES = ("DATE", "TIMESTAMP")
 """How the names of types and functions of dates and timestamps begin."""
@@ -53,7 +58,15 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
             "and NOT EXISTS; the WHERE of th.sql may have these four, each as a conjunct",
         )
     for token, condition in find_varying(phrase):
-        yield QueryError(condition, f"{token.text!r} {_WHY_REFUSED[condition]}")
+        yield make_varying_error(token.text, condition)
+
+
+def make_varying_error(text: str, condition: str) -> QueryError:
+    """Make an error for a part of a join condition whose value may change.
+
+    ``condition`` is NON_DETERMINISTIC, TIME_DEPENDENT, or SUBQUERY for a subquery in a SQL function.
+    """
+    return QueryError(condition, f"{text!r} {_WHY_REFUSED[condition]}")
 
 
 def find_varying(phrase: Phrase) -> Iterator[tuple[Token, str]]:

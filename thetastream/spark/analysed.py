@@ -25,3 +25,18 @@ def name_operator(plan: Any) -> str:
 def list_values(found: Any) -> list[Any]:
     """List the values of a sequence of Scala."""
     return [found.apply(n) for n in range(found.size())]
+
+
+def find_hidden(frame: DataFrame) -> str | None:
+    """Find what the expressions of a plan read besides the row, also in SQL functions of the session.
+
+    Returns TIME_DEPENDENT for the clock, SUBQUERY for a table, and None for nothing or on Spark Connect.
+    """
+    plan = read_plan(frame)
+    if plan is None:
+        return None
+    jvm: Any = frame.sparkSession._jvm
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    if plan.containsPattern(patterns.CURRENT_LIKE()):
+        return "TIME_DEPENDENT"
+    return "SUBQUERY" if plan.containsPattern(patterns.PLAN_EXPRESSION()) else None

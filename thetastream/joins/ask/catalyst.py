@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, write_candidates
-from thetastream.conditions.refused import find_misspelt
+from thetastream.conditions.refused import find_misspelt, make_varying_error
 from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import Mark, QueryError
 from thetastream.core.spans import LONGEST_US, parse_duration, spell, to_micros
@@ -29,10 +29,13 @@ from thetastream.joins.ask.refusals import find_mark, find_refusals, read_first_
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Constant, Stream
+from thetastream.spark.analysed import find_hidden
 from thetastream.spark.session.configure import is_case_sensitive
 
 _COLUMN = re.compile(r"(`?)(?P<alias>[A-Za-z_]\w*)\1\.(`?)(?P<name>[A-Za-z_]\w*)\3", re.ASCII)
 """A column of a stream by its alias, as in ``a.price``."""
+_CALL = re.compile(r"\w\s*\(")
+"""A call of a function."""
 _NUMBER = re.compile(r"-?\d{1,9}(\.\d{1,9})?", re.ASCII)
 """A number that is INT or DECIMAL for Spark, whatever its digits are."""
 _FIXED_ZONE = re.compile(
@@ -135,7 +138,11 @@ class Catalyst:
         """
         found = self._ask(condition.text)
         if found is None:
-            return []
+            # The text shows clocks and subqueries, but not those in a SQL function of the session.
+            if not _CALL.search(condition.text) or find_hidden(self._join(condition.text)) is None:
+                return []
+            hidden = [(one.text, find_hidden(self._join(one.text))) for one in conjuncts]
+            return [make_varying_error(text, name) for text, name in hidden if name is not None]
         if isinstance(found, ParseException):
             # The conjuncts around a mistake in the grammar are not those that the user meant.
             misspelt = find_misspelt(condition)
@@ -269,15 +276,19 @@ class Catalyst:
     def _ask(self, text: str) -> AnalysisException | None:
         """Ask Catalyst for its error in a condition."""
         if text not in self._errors:
-            *others, last = [self._frame((alias,)) for alias in self._schemas]
             self._errors[text] = None
             try:
                 with unlogged():
-                    # In parentheses, an alias behind the condition or a second condition is an error.
-                    _ = reduce(DataFrame.crossJoin, others).join(last, on=F.expr(f"({text}\n)")).schema
+                    _ = self._join(text).schema
             except AnalysisException as error:
                 self._errors[text] = error
         return self._errors[text]
+
+    def _join(self, text: str) -> DataFrame:
+        """Join the empty streams on a condition."""
+        *others, last = [self._frame((alias,)) for alias in self._schemas]
+        # In parentheses, an alias behind the condition or a second condition is an error.
+        return reduce(DataFrame.crossJoin, others).join(last, on=F.expr(f"({text}\n)"))
 
     def _translate(self, text: str, error: AnalysisException, mark: Mark | None = None) -> QueryError:
         """Translate Spark's error into a QueryError that names the rule, the value and a hint."""
