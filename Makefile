@@ -24,6 +24,9 @@ PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# uv installs faster, where somebody has installed it. pip compiles all byte code with one core, so it leaves that out:
+# the first import of a module compiles it.
+INSTALL := $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python,$(PIP) install --no-compile)
 PIN := $(if $(PYSPARK),"pyspark==$(PYSPARK)")
 ARGS ?=
 # Queries start Python processes, which load the package from its byte code.
@@ -69,12 +72,12 @@ sweep: machine $(VENV)/.dev $(VENV)/.java-classes
 
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
 test-kafka: machine $(VENV)/.dev
-	@$(PIP) install -e ".[kafka-client]"
+	@$(INSTALL) -e ".[kafka-client]"
 	@$(BIN)/python -m pytest -m kafka $(ARGS)
 
 # The jars of hadoop-aws have 650 MB.
 test-s3: machine $(VENV)/.dev
-	@$(PIP) install -e ".[s3-server]"
+	@$(INSTALL) -e ".[s3-server]"
 	@$(BIN)/python -m pytest -m "s3 and not slow" $(ARGS)
 
 # The jars of Hadoop's cluster for tests have 100 MB.
@@ -84,7 +87,7 @@ test-hdfs: machine $(VENV)/.dev
 # PostgreSQL comes from the system. The jars of Cassandra and HBase have 180 MB, and their servers run at the same time.
 # ARGS="-m slow" kills a writer a hundred times for each store.
 test-stores: machine $(VENV)/.dev
-	@$(PIP) install -e ".[cassandra,hbase]"
+	@$(INSTALL) -e ".[cassandra,hbase]"
 	@$(BIN)/python -m pytest -m "not slow and not s3" tests/stores $(ARGS)
 
 demo-kafka: machine $(VENV)/.demo
@@ -143,13 +146,13 @@ machine:
 $(VENV)/.demo: pyproject.toml
 	@echo "Installing into $(VENV) (once, some minutes: Spark is 400 MB)"
 	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
-	@$(PIP) install -e ".[demo,serve]" $(PIN)
+	@$(INSTALL) -e ".[demo,serve]" $(PIN)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml
 	@echo "Installing into $(VENV) (once, some minutes: Spark is 400 MB)"
 	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
-	@$(PIP) install -e ".[dev]" $(PIN)
+	@$(INSTALL) -e ".[dev]" $(PIN)
 	@touch $(VENV)/.demo $@
 
 # Tests run without the archive too, but each of their JVMs then takes many seconds longer to start.
@@ -161,7 +164,7 @@ $(VENV)/.java-classes: $(VENV)/.dev
 $(VENV)/.docs: pyproject.toml
 	@echo "Installing the documentation tools into $(VENV)"
 	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
-	@$(PIP) install -e ".[docs]"
+	@$(INSTALL) -e ".[docs]"
 	@touch $@
 
 # Maven fetches what Flink needs to read Parquet, in the version of Flink.

@@ -6,7 +6,7 @@ This module looks at names only. Catalyst decides whether they resolve, and to w
 alias, in backquotes, or as other columns.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from thetastream.conditions.tokens import OPERAND_ENDS, STRINGS, Phrase, Token, parse
 from thetastream.core.errors import QueryError
@@ -51,6 +51,38 @@ def find_columns(phrase: Phrase, alias: str) -> set[str] | None:
         elif not is_keyword_here(phrase, n):
             return None
     return found
+
+
+def find_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
+    """Return all names in phrases, in lower case. Columns need no alias.
+
+    None means all columns: the alias stands for the whole stream, or a star for all columns.
+
+    >>> from thetastream.conditions.tokens import tokenize
+    >>> sorted(find_names([tokenize("a.x + y"), tokenize("count(*)")], "a"))
+    ['a', 'count', 'x', 'y']
+    >>> print(find_names([tokenize("a.*")], "a"))
+    None
+    """
+    names = set()
+    for phrase in phrases:
+        for n, token in enumerate(phrase.tokens):
+            if token.kind == "STAR" and is_star(phrase, n):
+                return None
+            is_dotted = n + 1 < len(phrase.tokens) and phrase.tokens[n + 1].text == "."
+            if token.name.casefold() == alias.casefold() and not is_dotted:
+                return None  # as in to_json(r)
+            names.add(token.name.casefold())
+    return names
+
+
+def is_star(phrase: Phrase, n: int) -> bool:
+    """Whether the star at ``n`` means columns, and neither a product nor count(*)."""
+    before = phrase.tokens[n - 1] if n else None
+    if before is None or before.text in (",", ".") or before.keyword == "DISTINCT":
+        return True
+    is_count = before.text == "(" and n > 1 and phrase.tokens[n - 2].keyword == "COUNT"
+    return before.text == "(" and not is_count
 
 
 def find_free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:

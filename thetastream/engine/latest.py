@@ -154,8 +154,7 @@ class LatestUnit:
             if len(changed):
                 self.counters.matched += len(changed)
                 yield [*changed.columns, make_signs(len(changed), sign)]
-        self._store(old.take(deletes), -1)
-        self._store(new.take(inserts), 1)
+        self._store(old.take(deletes), new.take(inserts))
 
     def _count(self, batch: pa.RecordBatch) -> None:
         times = read_times(batch, self._spec.side)
@@ -166,18 +165,23 @@ class LatestUnit:
     def _choose_last(self, batch: pa.RecordBatch) -> Int64s:
         """Return the position of the last row of each key, by the sequence and then by arrival."""
         keys = number_rows([batch.column(name) for name in self._spec.key])
+        if self._spec.sequence is None:
+            last = np.zeros(int(keys.max(initial=-1)) + 1, dtype=np.int64)
+            np.maximum.at(last, keys, np.arange(len(keys)))
+            return np.sort(last)
         # Most keys come once. The order decides among the rows of the others.
         is_alone = np.bincount(keys)[keys] == 1
         alone, others = np.flatnonzero(is_alone), np.flatnonzero(~is_alone)
         keys = keys[others]
-        columns = {"key": pa.array(keys), "place": pa.array(others)}
-        order_by = ["key", "place"]
-        if self._spec.sequence is not None:
-            sequence = batch.column(self._spec.sequence).take(pa.array(others))
-            # A row without a sequence comes before all others.
-            columns |= {"known": sequence.is_valid(), "sequence": sequence}
-            order_by = ["key", "known", "sequence", "place"]
-        order = pc.sort_indices(pa.table(columns), [(name, "ascending") for name in order_by]).to_numpy()
+        sequence = batch.column(self._spec.sequence).take(pa.array(others))
+        # A row without a sequence comes before all others.
+        columns = {
+            "key": pa.array(keys),
+            "known": sequence.is_valid(),
+            "sequence": sequence,
+            "place": pa.array(others),
+        }
+        order = pc.sort_indices(pa.table(columns), [(name, "ascending") for name in columns]).to_numpy()
         is_last = np.diff(keys[order], append=-1) != 0
         found: Int64s = np.sort(np.concatenate([alone, others[order[is_last]]]))
         return found
@@ -230,12 +234,14 @@ class LatestUnit:
         names = self._spec.side.columns
         return compare_rows([new.column(name) for name in names], [old.column(name) for name in names])
 
-    def _store(self, rows: pa.RecordBatch, sign: int) -> None:
+    def _store(self, deletes: pa.RecordBatch, inserts: pa.RecordBatch) -> None:
+        # Both in one segment: each later probe searches all segments.
         names = [*self._spec.side.columns, *self._spec.side.computed]
         names = [name for name in names if name != self._spec.deleted]
-        payload = rows.select(names).append_column(SIGN, make_signs(len(rows), sign))
+        signs = pa.concat_arrays([make_signs(len(deletes), -1), make_signs(len(inserts), 1)])
+        payload = concat([deletes.select(names), inserts.select(names)]).append_column(SIGN, signs)
         self._index.insert(payload, encode_key_rows(Side.LEFT, self._stored.plan.condition, payload))
-        self.counters.stored += len(rows)
+        self.counters.stored += len(payload)
 
 
 def make_signs(n: int, sign: int) -> pa.Array:

@@ -71,7 +71,7 @@ def find_changes_problems(request: JoinRequest) -> Iterator[QueryError]:
 
 def answer_early(
     how: How, streams: Sequence[Stream], is_asked: bool
-) -> tuple[How, tuple[Stream, ...], list[QueryError]]:
+) -> tuple[tuple[How, tuple[Stream, ...]], list[QueryError]]:
     """Return the kind of join that answers rows without partners at once, and its streams.
 
     The results are changes, so all streams have signs. Without ``is_asked``, a default of the session is left
@@ -80,14 +80,14 @@ def answer_early(
     if not how.padded or how.nearest is not None:
         what = f"outer={EARLY!r} is for rows without partners of left, right and full joins"
         hint = f"how={how.name!r} has none; leave outer out"
-        return how, tuple(streams), [QueryError("OUTER", f"{what}, and {hint}")] if is_asked else []
+        return (how, tuple(streams)), [QueryError("OUTER", f"{what}, and {hint}")] if is_asked else []
     signed = (
         stream
         if stream.change_type is not None
         else replace(stream, change_type=CHANGE_TYPE, inserts_only=True)
         for stream in streams
     )
-    return replace(how, is_early=True), tuple(signed), []
+    return (replace(how, is_early=True), tuple(signed)), []
 
 
 def find_versions_problems(request: JoinRequest) -> Iterator[QueryError]:

@@ -134,14 +134,7 @@ def write(
     if rule.marks:
         built, punctuations = mark_punctuations(built, rule.marks)
         df = built.build(built.join)
-    rows = df if select is None else df.selectExpr(*select)
-    has_deletes = find_change_type("what is written", df) is not None
-    if has_deletes and CHANGE_TYPE not in rows.columns:
-        what = f"the rows are changes, and select leaves {CHANGE_TYPE!r} out: deletes would be kept as rows"
-        raise QueryError("CHANGES_DROPPED", f"{what}; select {CHANGE_TYPE!r} too")
-    if has_deletes:
-        refuse_varying(df, [tokenize(text) for text in select or ()], "the rows are changes")
-        refuse_varying_columns(rows, "what is written")
+    rows = _select(df, select)
     target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
     if keep is not None:
         target.description.refuse_forgetting(store.name)
@@ -159,6 +152,19 @@ def write(
     if every_s is not None:
         StoreKeeper(store, query, every_s, keep).start()
     return query
+
+
+def _select(df: DataFrame, select: Sequence[str] | None) -> DataFrame:
+    """Select the columns that are kept. Deletes of changes must equal the rows that they delete."""
+    rows = df if select is None else df.selectExpr(*select)
+    if find_change_type("what is written", df) is None:
+        return rows
+    if CHANGE_TYPE not in rows.columns:
+        what = f"the rows are changes, and select leaves {CHANGE_TYPE!r} out: deletes would be kept as rows"
+        raise QueryError("CHANGES_DROPPED", f"{what}; select {CHANGE_TYPE!r} too")
+    refuse_varying(df, [tokenize(text) for text in select or ()], "the rows are changes")
+    refuse_varying_columns(rows, "what is written")
+    return rows
 
 
 def _stage(built: Built, target: Target, select: Sequence[str] | None) -> DataFrame | None:

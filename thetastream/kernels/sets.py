@@ -33,7 +33,7 @@ def find_whole(kind: int, a: int, b: int, length: int, other: int, shared: int) 
     """Return by what a ratio of sets divides the number of elements that they share.
 
     ``a`` and ``b`` are the sizes of the sets, and ``length`` and ``other`` those of the arrays. The kinds are
-    those of ``thetastream.index.measures.sets``.
+    those of ``thetastream.index.measures.set_ratios``.
     """
     whole = 1.0
     if kind == 0:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from thetastream.aggregates import NotFoldable
 from thetastream.conditions import Phrase, tokenize
 from thetastream.conditions.clauses import SelectClauses, find_name, split_name, write_out_groups
-from thetastream.conditions.names import find_free_names, is_keyword_here
+from thetastream.conditions.names import find_free_names, is_keyword_here, is_star
 from thetastream.conditions.statement import Select
 from thetastream.core.columns import MARK
 from thetastream.core.errors import SessionError
@@ -30,7 +30,7 @@ from thetastream.families.views.planner import is_operand, plan_folding
 from thetastream.joins.ask.carriers import select_fields
 from thetastream.joins.ask.catalyst import Catalyst, escape_braces
 from thetastream.joins.ask.refusals import unlogged
-from thetastream.joins.ask.shown import find_names_in, is_star
+from thetastream.joins.ask.shown import find_names_in
 from thetastream.joins.ask.streams import StreamInput
 from thetastream.joins.ask.window import read_every
 from thetastream.joins.joined import Foldable, Joined, PlannedInput

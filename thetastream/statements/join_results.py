@@ -8,11 +8,12 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.aggregates import NotFoldable
 from thetastream.conditions import tokenize
 from thetastream.conditions.clauses import find_endless
+from thetastream.conditions.names import find_names
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.how import Nearest
 from thetastream.families.options import StatementOptions
 from thetastream.joins.ask.request import read_request
-from thetastream.joins.ask.shown import find_names, find_names_in
+from thetastream.joins.ask.shown import find_names_in
 from thetastream.joins.ask.streams import read_frames
 from thetastream.joins.compose.nested import plan_nested
 from thetastream.joins.joined import Joined

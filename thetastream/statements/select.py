@@ -10,12 +10,12 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, make_error_at, tokenize
 from thetastream.conditions.clauses import SelectClauses
+from thetastream.conditions.names import is_star
 from thetastream.core.columns import CHANGE_TYPE, MARK
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
-from thetastream.joins.ask.shown import is_star
 from thetastream.joins.ask.streams import LATE_RESULTS
 from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.joined import Joined

@@ -25,7 +25,7 @@ from thetastream.lowering.query import Stream
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import Ring
 
-RATE, SPAN, KEYS = 30, 20, 10
+RATE, SPAN, KEYS = 20, 15, 10
 ORDERS = ((1, 2), (0, 2), (1, 0))
 
 

@@ -12,7 +12,7 @@ from thetastream.core.condition import RankedPair
 from thetastream.core.errors import PredicateError
 from thetastream.core.how import MeasuredRanking, select_nearest
 from thetastream.core.measure import LimitSearch, MeasureLimit, NearestSearch, Ranges, compare, pair_all
-from thetastream.index.measures import REGISTRY
+from thetastream.index.measures import REGISTRY, vector_matrix
 from thetastream.index.measures import vectors as vectors_module
 from thetastream.index.measures.vectors import VectorMeasure
 
@@ -58,9 +58,12 @@ def list_pairs(
 def test_tiles_propose_every_pair_of_the_exact_comparison(seed: int, has_heads: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if has_heads:
-            settings_of_heads = {"HEAD": 3, "LEAST_FLOATS": 6, "LEAST_PAIRS": 0, "FEW": 1, "BASIS_ROWS": 5}
-            for name, value in settings_of_heads.items():
-                patch.setattr(vectors_module, name, value)
+            for module, values in (
+                (vector_matrix, {"HEAD": 3, "BASIS_ROWS": 5}),
+                (vectors_module, {"LEAST_FLOATS": 6, "LEAST_PAIRS": 0, "FEW": 1}),
+            ):
+                for name, value in values.items():
+                    patch.setattr(module, name, value)
         check_proposals(np.random.default_rng(seed))
 
 

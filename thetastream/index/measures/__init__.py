@@ -8,7 +8,7 @@ from thetastream.core.measure import PairMeasure
 from thetastream.index.measures.bits import Hamming
 from thetastream.index.measures.edits import EditDistance
 from thetastream.index.measures.ranges import Difference
-from thetastream.index.measures.sets import (
+from thetastream.index.measures.set_ratios import (
     ArrayContains,
     ArraysOverlap,
     Contained,

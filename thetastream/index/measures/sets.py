@@ -1,14 +1,4 @@
-"""Measures of arrays as sets. With s elements that both have, and sizes |A| and |B|:
-
-    jaccard      size(array_intersect(left, right)) / size(array_union(left, right))   s / (|A| + |B| - s)
-    containment  size(array_intersect(left, right)) / size(left)                       s / |A|
-    overlap      ... / least(size(left), size(right))                                  s / min(|A|, |B|)
-    dice         2 * size(array_intersect(left, right)) / (size(left) + size(right))   2 s / (|A| + |B|)
-    shared       size(array_intersect(left, right))                                    s
-    tests        arrays_overlap(left, right), array_contains(left, right)              s >= 1
-
-Each ratio may also be written with ``try_divide``. ``size`` counts elements that occur twice, and only the
-union does not.
+"""Finds pairs of arrays by what they share, as sets, for the measures of ``set_ratios`` beside this file.
 
 *Proposals.* A comparison ``value >= t`` with t > 0 needs a least number o of shared elements, which follows
 from the sizes. If the elements of all sets are in one order, an element that two sets share is among the
@@ -23,7 +13,6 @@ the others are not among the nearest.
 *Decisions.* ``compute`` compares the elements. NULL is an element, and an element counts once, as in Spark.
 """
 
-import itertools
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -34,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
 from thetastream.core.measure import (
     Bools,
@@ -42,7 +30,6 @@ from thetastream.core.measure import (
     Floats,
     LimitSearch,
     NearestSearch,
-    PairMeasure,
     Proposal,
     Singles,
     Values,
@@ -59,8 +46,8 @@ MOST = 2.0**40
 """More than any value."""
 _NULL = 0x5851F42D4C957F2D
 """The hash of NULL."""
-_SIZE_OF_NULL = "coalesce(CAST(size(CAST(NULL AS ARRAY<INT>)) AS STRING), 'NULL')"
-_IS_ANSI = f"concat(typeof(coalesce('1', 1)), ' ', {_SIZE_OF_NULL})", "bigint NULL"
+SIZE_OF_NULL = "coalesce(CAST(size(CAST(NULL AS ARRAY<INT>)) AS STRING), 'NULL')"
+_IS_ANSI = f"concat(typeof(coalesce('1', 1)), ' ', {SIZE_OF_NULL})", "bigint NULL"
 """Without ANSI mode, a division by zero is NULL, and the size of NULL may be -1."""
 
 
@@ -163,10 +150,10 @@ class SetMeasure(ScoredMeasure):
         shared, whole = np.zeros(len(left_rows), dtype=np.int64), np.zeros(len(left_rows), dtype=np.float64)
         count_common(x.tokens, x.starts, y.tokens, y.starts, shared)
         find_wholes(self.kind, x.sizes, y.sizes, x.lengths, y.lengths, shared, whole)
-        return self._finish(x, y, shared, whole)
+        return self.finish(x, y, shared, whole)
 
     @abstractmethod
-    def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
+    def finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
         """Return the values of pairs, from the number of elements that they share and that of all."""
 
     @abstractmethod
@@ -307,218 +294,6 @@ class SetMeasure(ScoredMeasure):
             # A pair that ends the query must be proposed.
             tile[np.ix_(one, others)] = np.inf if self.is_fatal else -np.inf
         return tile
-
-
-class SetRatio(SetMeasure):
-    """A ratio of what two arrays share. It has no value if it divides by zero, which ends the query as in
-    Spark.
-
-    Parameters
-    ----------
-    is_tried : bool
-        Whether it is written with ``try_divide``, which makes NULL of a division by zero.
-    """
-
-    def __init__(self, is_tried: bool = False) -> None:
-        self.is_tried, self.is_fatal = is_tried, not is_tried
-        if is_tried:
-            self.name, self.forms = f"try_{self.name}", _write_tried(self.forms)
-            self.proof = _SIZE_OF_NULL, "NULL"
-
-    def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
-        is_null = x.is_null | y.is_null
-        is_void = (whole == 0) & ~is_null
-        if is_void.any() and self.is_fatal:
-            raise PredicateError(
-                "EMPTY_SETS",
-                f"{self.name} divides by the size of arrays, and those that met are empty: add "
-                "size(...) > 0 to the condition, or write try_divide(..., ...)",
-            )
-        return Values(shared / np.where(whole == 0, 1, whole), is_null | is_void)
-
-
-class Jaccard(SetRatio):
-    """The share of the elements of two arrays that both have."""
-
-    name = "jaccard"
-    forms = tuple(
-        f"size(array_intersect(left, right)) / size(array_union({pair}))"
-        for pair in ("left, right", "right, left")
-    )
-    kind = 0
-
-    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
-        return [(left.is_empty, right.is_empty)]
-
-    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
-        return t * sizes
-
-
-class JaccardOfSizes(Jaccard):
-    """The same, where the size of the union follows from the sizes of both arrays."""
-
-    name = "jaccard_of_sizes"
-    forms = tuple(
-        f"size(array_intersect({pair})) / (size({x}) + size({y}) - size(array_intersect({other})))"
-        for pair, other, (x, y) in itertools.product(
-            ["left, right"], ["left, right", "right, left"], [("left", "right"), ("right", "left")]
-        )
-    )
-    kind = 1
-
-    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
-        return t * lengths
-
-
-class Contained(SetRatio):
-    """The share of the left array that the right one has."""
-
-    name = "contained"
-    forms: tuple[str, ...] = ("size(array_intersect(left, right)) / size(left)",)
-    kind = 2
-
-    @property
-    def mirrored(self) -> PairMeasure:
-        return Contains(self.is_tried)
-
-    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
-        return [(left.is_empty, np.ones_like(right.is_empty))]
-
-    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
-        return t * lengths if is_left else np.ones(len(sizes))
-
-
-class Contains(Contained):
-    """The share of the right array that the left one has."""
-
-    name = "contains"
-    forms: tuple[str, ...] = ("size(array_intersect(left, right)) / size(right)",)
-    kind = 3
-
-    @property
-    def mirrored(self) -> PairMeasure:
-        return Contained(self.is_tried)
-
-    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
-        return [(np.ones_like(left.is_empty), right.is_empty)]
-
-    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
-        return super().find_least(sizes, lengths, t, not is_left)
-
-
-class OverlapRatio(SetRatio):
-    """The share of the smaller array that the other one has."""
-
-    name = "overlap"
-    forms = tuple(
-        f"size(array_intersect(left, right)) / least(size({x}), size({y}))"
-        for x, y in (("left", "right"), ("right", "left"))
-    )
-    kind = 4
-
-    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
-        return [(left.is_empty, np.ones_like(right.is_empty)), (~left.is_empty, right.is_empty)]
-
-    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
-        return np.ones(len(sizes))
-
-
-class Dice(Jaccard):
-    """What two arrays share, of the mean of their sizes."""
-
-    name = "dice"
-    forms = tuple(
-        f"2 * size(array_intersect(left, right)) / (size({x}) + size({y}))"
-        for x, y in (("left", "right"), ("right", "left"))
-    )
-    kind = 5
-
-    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
-        return t * lengths / (2 - t) if t < 2 else np.full(len(sizes), np.inf)
-
-
-class Shared(SetMeasure):
-    """The number of elements that two arrays share."""
-
-    name = "shared"
-    forms: tuple[str, ...] = ("size(array_intersect(left, right))",)
-    proof: tuple[str, Any] | None = (_SIZE_OF_NULL, "NULL")
-    kind = 6
-
-    def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
-        return Values(shared.astype(np.float64), x.is_null | y.is_null)
-
-    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
-        return []
-
-    def find_least(self, sizes: Int64s, lengths: Int64s, t: float, is_left: bool) -> Any:
-        return np.full(len(sizes), t)
-
-
-class ArraysOverlap(Shared):
-    """Whether two arrays share an element that is not NULL. If they do not, it is unknown if an element of
-    one is NULL and the other one is not empty."""
-
-    name = "arrays_overlap"
-    forms: tuple[str, ...] = ("arrays_overlap(left, right)",)
-    proof = None
-    has_null_element = False
-    is_test = True
-    ranks = False
-
-    def _finish(self, x: Sets, y: Sets, shared: Int64s, whole: Floats) -> Values:
-        is_true = shared > 0
-        is_unknown = (x.has_null | y.has_null) & (x.lengths > 0) & (y.lengths > 0)
-        return Values(is_true.astype(np.float64), x.is_null | y.is_null | (is_unknown & ~is_true))
-
-    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
-        others = ~left.is_empty & ~left.has_null
-        return [(left.has_null, ~right.is_empty), (others, right.has_null)]
-
-
-class ArrayContains(ArraysOverlap):
-    """Whether the left array has the right value. If not, it is unknown if an element is NULL."""
-
-    name = "array_contains"
-    forms: tuple[str, ...] = ("array_contains(left, right)",)
-    arguments = "an array of whole numbers, booleans, dates or texts without a collation, and such a value"
-
-    @property
-    def mirrored(self) -> PairMeasure:
-        return ContainedValue()
-
-    def takes(self, left: str, right: str) -> bool:
-        return left == f"array<{right}>" and right in ELEMENTS
-
-    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
-        return [(left.has_null, np.ones_like(right.has_null))]
-
-
-class ContainedValue(ArrayContains):
-    """The same with the operands exchanged."""
-
-    name = "contained_value"
-    forms = ()
-
-    @property
-    def mirrored(self) -> PairMeasure:
-        return ArrayContains()
-
-    def takes(self, left: str, right: str) -> bool:
-        return super().takes(right, left)
-
-    def list_void(self, left: SetFacts, right: SetFacts) -> Rectangles:
-        return [(np.ones_like(left.has_null), right.has_null)]
-
-
-def _write_tried(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """Write the forms of a ratio with ``try_divide``.
-
-    >>> _write_tried(("size(left) / (size(left) + size(right))",))
-    ('try_divide(size(left), size(left) + size(right))',)
-    """
-    parts = (form.split(" / ") for form in forms)
-    return tuple(f"try_divide({part}, {whole[1:-1] if whole[0] == '(' else whole})" for part, whole in parts)
 
 
 def find_ones(matrix: Bools) -> tuple[Int64s, Int64s]:

@@ -37,8 +37,7 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +48,6 @@ from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
 from thetastream.core.measure import (
     Bools,
-    DerivedArrays,
     Floats,
     LimitSearch,
     MeasureLimit,
@@ -61,59 +59,26 @@ from thetastream.core.measure import (
     collect_places,
     pair_all,
 )
+from thetastream.index.measures.vector_matrix import (
+    HEAD,
+    LONGEST,
+    ROUNDOFF,
+    Vectors,
+    cover,
+    read_lists,
+    read_vectors,
+    take_rows,
+)
 
-ROUNDOFF = 2.0**-24
-SHORTEST, LONGEST = 2.0**-60, 2.0**60
-"""Vectors of other lengths could overflow or lose all their digits in single precision."""
 TILE_ROWS = 4096
 """The number of stored vectors in a tile. A tile of 1,024 probes then has 16 MB."""
 TILE_SEEKERS = 1024
-HEAD = 64
-"""The number of coordinates in a head."""
 LEAST_FLOATS = 2 * HEAD
 """Shorter vectors have no head."""
 LEAST_PAIRS = 1 << 23
 """For fewer pairs, the basis costs more than it saves."""
-BASIS_ROWS = 1024
-"""The number of vectors from which the basis is computed."""
 SAMPLED, FEW = 256, 1 / 64
 """Heads are used if this share of the pairs of so many vectors of both sides is left at most."""
-
-
-@dataclass(frozen=True)
-class Vectors(DerivedArrays):
-    """The vectors of a column, ready for products of matrices.
-
-    Most vectors of a column have one size. They are the rows of ``matrix``, float32 of shape (m, size).
-    """
-
-    matrix: Singles
-    norms: Floats
-    """The lengths of the rows of the matrix."""
-    places: Int64s
-    """For each row of the column the row of the matrix, or -1."""
-    is_null: Bools
-    zeros: Int64s
-    """The rows of the column whose vector has the size of the matrix and the length 0."""
-
-    @cached_property
-    def heads(self) -> "Heads":
-        """The heads of the rows of the matrix."""
-        return find_heads(self.matrix)
-
-    @property
-    def size(self) -> int:
-        """The number of floats of each row of the matrix."""
-        return int(self.matrix.shape[1])
-
-
-class Heads(NamedTuple):
-    """A basis, and what stands for stored vectors in products of heads."""
-
-    basis: Singles
-    """Orthonormal columns, float32 of shape (size, HEAD)."""
-    rows: Singles
-    """float32 of shape (m, HEAD + 2): the head, the length of the tail, and the room for errors."""
 
 
 class Scores(NamedTuple):
@@ -151,7 +116,7 @@ class VectorMeasure(PairMeasure):
 
     def compute(self, left: pa.Array, left_rows: Int64s, right: pa.Array, right_rows: Int64s) -> Values:
         values = np.zeros(len(left_rows), dtype=np.float64)
-        a, b = _read(left, left_rows), _read(right, right_rows)
+        a, b = read_lists(left, left_rows), read_lists(right, right_rows)
         is_null = a.is_null | b.is_null
         unequal = np.flatnonzero((a.sizes != b.sizes) & ~is_null)
         if len(unequal):
@@ -166,21 +131,7 @@ class VectorMeasure(PairMeasure):
         return Values(values, is_null)
 
     def derive(self, column: pa.Array) -> Vectors:
-        lists = _read(column, np.arange(len(column)))
-        is_plain = ~(lists.is_null | lists.has_null) & (lists.sizes > 0)
-        sizes, counts = np.unique(lists.sizes[is_plain], return_counts=True)
-        size = int(sizes[counts.argmax()]) if len(sizes) else 0
-        rows = np.flatnonzero(is_plain & (lists.sizes == size))
-        matrix = _gather(lists, rows, size)
-        with np.errstate(over="ignore", invalid="ignore"):
-            norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))
-            is_usual = (norms >= SHORTEST) & (norms <= LONGEST)
-        zeros = rows[norms == 0]
-        if not is_usual.all():
-            rows, matrix, norms = rows[is_usual], matrix[is_usual], norms[is_usual]
-        places = np.full(len(column), -1, dtype=np.int64)
-        places[rows] = np.arange(len(rows))
-        return Vectors(matrix, norms, places, lists.is_null, zeros)
+        return read_vectors(column)
 
     def propose(self, search: LimitSearch, capacity: int) -> Iterator[Proposal]:
         # 1. Propose unusual vectors with all others.
@@ -198,14 +149,14 @@ class VectorMeasure(PairMeasure):
         if not len(usual) or not len(other_usual):
             return
         # 2. Compare the others by products of matrices.
-        matrix, norms = _take_rows(probes.matrix, at[usual]), probes.norms[at[usual]]
+        matrix, norms = take_rows(probes.matrix, at[usual]), probes.norms[at[usual]]
         rows = other_at[other_usual]
         error, lengths = _find_error(matrix), stored.norms[rows]
         form = self.form(limit, matrix, norms, lengths, error)
         sure: Form | None = self.form(limit, matrix, norms, lengths, -error)
-        vectors = _take_rows(stored.matrix, rows)
+        vectors = take_rows(stored.matrix, rows)
         if stored.size >= LEAST_FLOATS and len(usual) * len(stored.matrix) >= LEAST_PAIRS:
-            heads = _take_rows(stored.heads.rows, rows)
+            heads = take_rows(stored.heads.rows, rows)
             short = form._replace(x=cover(form.x, stored.heads.basis, 1 if form.is_above else -1))
             if _leaves_few(short, heads):
                 form, vectors, sure = short, heads, None
@@ -229,7 +180,7 @@ class VectorMeasure(PairMeasure):
         # 2. Compare the usual ones by products of matrices.
         for begin in range(0, len(usual), TILE_SEEKERS):
             mine = usual[begin : begin + TILE_SEEKERS]
-            best, vectors = search.best[mine], _take_rows(seekers.matrix, at[mine])
+            best, vectors = search.best[mine], take_rows(seekers.matrix, at[mine])
             for start in range(0, len(other_usual), TILE_ROWS):
                 theirs = other_usual[start : start + TILE_ROWS]
                 scores = self.score(
@@ -238,7 +189,7 @@ class VectorMeasure(PairMeasure):
                     seekers.norms[at[mine]],
                     others.norms[other_at[theirs]],
                 )
-                tile = scores.x @ _take_rows(others.matrix, other_at[theirs]).T
+                tile = scores.x @ take_rows(others.matrix, other_at[theirs]).T
                 for found, column in _select_nearest(tile, scores, search, mine, theirs, best, capacity):
                     yield mine[found], theirs[column]
             search.best[mine] = best
@@ -348,31 +299,6 @@ class Distance(VectorMeasure):
         return _make_scores(sign * matrix, np.ones(len(others)), low, high, error * norms**2 / 2)
 
 
-def find_heads(matrix: Singles) -> Heads:
-    """Find the directions in which vectors differ most, and the heads of the vectors."""
-    every = max(1, len(matrix) // BASIS_ROWS)
-    sample = matrix[::every].astype(np.float64)
-    sample /= np.linalg.norm(sample, axis=1, keepdims=True)
-    _, directions = np.linalg.eigh(sample.T @ sample)  # The greatest come last.
-    basis = np.ascontiguousarray(directions[:, -HEAD:], dtype=np.float32)
-    return Heads(basis, cover(matrix, basis, 1))
-
-
-def cover(vectors: Singles, basis: Singles, sign: int) -> Singles:
-    """Compute what stands for vectors in products of heads.
-
-    The product with a row of ``Heads.rows`` is at least the product of the vectors, or at most if ``sign`` is
-    -1.
-    """
-    heads = vectors @ basis
-    error = math.sqrt(basis.shape[1]) * (len(basis) + 32) * ROUNDOFF
-    squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
-    own = np.einsum("ij,ij->i", heads, heads, dtype=np.float64)
-    tails = np.sqrt(np.maximum(squares * (1 + 3 * error) - own, 0))
-    room = np.sqrt(squares * (2 * error + 80 * ROUNDOFF))
-    return np.column_stack([heads, sign * tails, sign * room]).astype(np.float32)
-
-
 def _leaves_few(form: Form, stored: Singles) -> bool:
     """Whether few pairs of a sample satisfy a form."""
     probes, rows = (slice(None, None, max(1, n // SAMPLED)) for n in (len(form.x), len(stored)))
@@ -402,14 +328,6 @@ def _find_error(matrix: Singles) -> float:
 def _find_tie_error(matrix: Singles) -> float:
     """Bound the same, and the difference of two values that Spark rounds to one float."""
     return _find_error(matrix) + 16 * ROUNDOFF
-
-
-def _take_rows(matrix: Singles, rows: Int64s) -> Singles:
-    """Return these rows. If they follow each other, nothing is copied."""
-    if len(rows) and (np.diff(rows) == 1).all():
-        return matrix[rows[0] : rows[-1] + 1]
-    taken: Singles = matrix[rows]
-    return taken
 
 
 def _select(
@@ -449,42 +367,3 @@ def _select_nearest(
     push_best(tile, scores.scale, scores.low, scores.slack, best, *inside)
     find = partial(select_best, tile, scores.scale, scores.high, scores.slack, best, *inside)
     yield from collect_places(find, capacity)
-
-
-class _Lists(NamedTuple):
-    """Some rows of a column of arrays of floats."""
-
-    floats: Singles
-    starts: Int64s
-    sizes: Int64s
-    is_null: npt.NDArray[np.bool_]
-    has_null: npt.NDArray[np.bool_]
-
-
-def _read(column: pa.Array, rows: Int64s) -> _Lists:
-    """Read these rows, in time that does not depend on the number of the others."""
-    values = column.values
-    has_null = np.zeros(len(rows), dtype=np.bool_)
-    if values.null_count:
-        distinct, rows = np.unique(rows, return_inverse=True)
-        column = column.take(pa.array(distinct))
-        values = column.values
-    offsets = column.offsets.to_numpy()
-    starts, ends = (offsets[at].astype(np.int64) for at in (rows, rows + 1))
-    is_null = np.zeros(len(rows), dtype=np.bool_)
-    if column.null_count:
-        is_null = column.is_null().to_numpy(zero_copy_only=False)[rows]
-    if values.null_count:
-        before = np.concatenate([[0], np.cumsum(values.is_null().to_numpy(zero_copy_only=False))])
-        has_null = before[ends] > before[starts]
-        values = values.fill_null(0.0)
-    return _Lists(values.to_numpy(), starts, ends - starts, is_null, has_null)
-
-
-def _gather(lists: _Lists, rows: Int64s, size: int) -> Singles:
-    """Return these rows as a matrix. If they lie one behind the other, nothing is copied."""
-    starts = lists.starts[rows]
-    if len(rows) and (np.diff(starts) == size).all():
-        return lists.floats[starts[0] : starts[0] + len(rows) * size].reshape(len(rows), size)
-    matrix: Singles = lists.floats[starts[:, None] + np.arange(size)]
-    return matrix

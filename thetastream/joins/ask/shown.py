@@ -4,13 +4,14 @@ columns= -> shown columns of each alias -> the DataFrame of results has no other
                      + the columns that the condition reads -> sent to units, stored, and written by them
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from thetastream.conditions import Phrase, Predicate, tokenize
+from thetastream.conditions import Predicate, tokenize
+from thetastream.conditions.names import find_names
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, suggest_or_list
 from thetastream.core.how import How
@@ -90,20 +91,6 @@ def narrow(results: DataFrame, shown: Shown) -> DataFrame:
     return results.select(*columns)
 
 
-def find_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
-    """Find all names in phrases, in lower case; None if the phrases read the stream as a whole."""
-    names = set()
-    for phrase in phrases:
-        for n, token in enumerate(phrase.tokens):
-            if token.kind == "STAR" and is_star(phrase, n):
-                return None
-            is_dotted = n + 1 < len(phrase.tokens) and phrase.tokens[n + 1].text == "."
-            if token.name.casefold() == alias.casefold() and not is_dotted:
-                return None  # as in to_json(r)
-            names.add(token.name.casefold())
-    return names
-
-
 def find_names_in(on: On, alias: str) -> set[str] | None:
     """Find all names in a condition that may be columns, in lower case; None if it reads the whole stream."""
     parts = [on] if isinstance(on, Conjunct) or not isinstance(on, Sequence) else list(on)
@@ -113,12 +100,3 @@ def find_names_in(on: On, alias: str) -> set[str] | None:
     read = [part.columns for part in parts if isinstance(part, Predicate)]
     called = {name.casefold() for columns in read for _, names in columns for name in names}
     return None if names is None else names | called
-
-
-def is_star(phrase: Phrase, n: int) -> bool:
-    """Whether the star at ``n`` means columns, and neither a product nor count(*)."""
-    before = phrase.tokens[n - 1] if n else None
-    if before is None or before.text in (",", ".") or before.keyword == "DISTINCT":
-        return True
-    is_count = before.text == "(" and n > 1 and phrase.tokens[n - 2].keyword == "COUNT"
-    return before.text == "(" and not is_count

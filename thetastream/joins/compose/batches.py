@@ -23,7 +23,7 @@ from thetastream.families.lookups import plan_lookup
 from thetastream.families.pairs.cost import SEND_BYTE_S, STORE_BYTE_S
 from thetastream.families.request import JoinRequest
 from thetastream.families.result_time import write_result_time
-from thetastream.joins.ask.request import OF_ONE_STREAM
+from thetastream.joins.ask.beside_tables import OF_ONE_STREAM
 from thetastream.joins.compose.lookups import TableLookup, open_folder
 from thetastream.joins.compose.tables import gather_struct, keep_rows, refuse_declared
 from thetastream.lowering.domains import quote
