@@ -322,6 +322,7 @@ def test_nearest_on_batch(spark: SparkSession, by: str) -> None:
     assert Counter(map(tuple, found)) == Counter(map(tuple, own.collect()))
 
 
+@pytest.mark.slow
 def test_nearest_on_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """An as-of join: each left row with the latest right row before it."""
     n_epochs, on = 4, "b.ts <= a.ts AND a.y > 1"

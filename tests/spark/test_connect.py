@@ -86,13 +86,18 @@ def test_a_table_that_changes_and_is_larger_than_a_host(folder: Path) -> None:
     assert "PATH_NOT_FOUND" not in said["log"]
 
 
-def test_answers_per_tuple(said: dict[str, Any], folder: Path) -> None:
+@pytest.mark.slow
+def test_answers_per_tuple(folder: Path) -> None:
+    said = run_session(folder, "left")
     expected = faults.oracle(folder, connect_session.SHORT_S, how="left", has_residual=True)
     assert bag(said["left"]) == expected
     assert any(partner is None for _, partner in expected)
 
 
-def test_units_change_by_the_query_and_by_its_checkpoint(said: dict[str, Any]) -> None:
+@pytest.mark.slow
+def test_units_change_by_the_query_and_by_its_checkpoint(folder: Path) -> None:
+    said = run_session(folder, "scaled")
+    assert bag(said["store"]) == faults.oracle(folder)
     assert said["scaled"] == [["accepted", "accepted"], 2, "Biclique(units=(1, 1))"]
 
 

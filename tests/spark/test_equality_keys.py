@@ -72,6 +72,7 @@ def count_rows(joined: DataFrame, how: str, n: int) -> DataFrame:
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+@pytest.mark.slow
 def test_kinds_of_joins(spark: SparkSession, how: str) -> None:
     a, b = frames(spark)
     ours = theirs = None

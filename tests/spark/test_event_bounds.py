@@ -136,6 +136,7 @@ def show(rows: DataFrame, column: Column) -> list[str]:
     return [row[0] for row in rows.select(column.cast("string")).collect()]
 
 
+@pytest.mark.slow
 def test_windows_are_those_of_spark(spark: SparkSession, zone: None) -> None:
     texts = [
         "1969-12-31 23:59:59.999999",

@@ -103,6 +103,7 @@ BY = ["a.ts - b.ts", "abs(a.ts - b.ts)", "-1 * unix_micros(b.ts)", "abs(b.ts - a
 
 
 @pytest.mark.parametrize("zone", [NEW_YORK, *(pytest.param(zone, marks=pytest.mark.slow) for zone in ZONES)])
+@pytest.mark.slow
 def test_the_nearest_partner_in_the_repeated_hour(spark: SparkSession, tmp_path: Path, zone: str) -> None:
     # The trade of 06:30:00Z has the clock 01:30:00, the quote of 05:45:00Z had 01:45:00.
     wanted = Counter({(1, 2): 1, (2, 3): 1, (3, 5): 1, (4, 6): 1})
@@ -201,6 +202,7 @@ def test_times_without_a_zone_keep_their_clock(spark: SparkSession) -> None:
     assert empty.select("result_time").dtypes == [("result_time", "timestamp_ntz")]
 
 
+@pytest.mark.slow
 def test_nanoseconds_of_parquet(spark: SparkSession, tmp_path: Path) -> None:
     """A declared TIMESTAMP ended the first epoch with an error of Spark. BIGINT reads them as they are."""
     folder, nanos = tmp_path / "ticks", [1_700_000_000_000_000_001, 1_700_000_000_000_000_999]

@@ -158,6 +158,7 @@ def test_a_ring_continues_with_its_number_of_nodes(spark: SparkSession, tmp_path
     ],
     ids=["biclique", "biclique with max_units", "chain", "ring"],
 )
+@pytest.mark.slow
 def test_a_checkpoint_that_was_moved_continues(
     spark: SparkSession, tmp_path: Path, aliases: str, query: dict[str, Any]
 ) -> None:

@@ -164,6 +164,7 @@ def test_units_compare_floating_point_values_and_texts_as_spark_does(
     assert 0 < len(expected) < sum(abs(n - m) <= 2 and n % 3 < m % 3 for n in ids for m in ids)
 
 
+@pytest.mark.slow
 def test_punctuations_join_nothing_and_cut_snapshots(spark: SparkSession, tmp_path: Path) -> None:
     """Marked rows need not satisfy the condition, whether units write the results or Spark does."""
     source = Source(spark, tmp_path)

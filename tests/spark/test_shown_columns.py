@@ -39,6 +39,7 @@ def collect(rows: DataFrame) -> Counter[str]:
     return Counter(row[0] for row in rows.select(F.to_json(F.struct("*"))).collect())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("on", "options"),
     [
@@ -77,6 +78,7 @@ def stream(frame: DataFrame, folder: Path, key: str = "id") -> DataFrame:
     return made.withWatermark("ts", "0 seconds")
 
 
+@pytest.mark.slow
 def test_units_write_the_shown_columns_into_a_store(
     left: DataFrame, right: DataFrame, tmp_path: Path
 ) -> None:

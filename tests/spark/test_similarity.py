@@ -82,7 +82,7 @@ def test_units_compute_the_bits_of_spark(spark: SparkSession) -> None:
         assert len({*values.tolist()}) > 500
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("conditions", PARTS, ids=PART_NAMES)
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 def test_batch(spark: SparkSession, how: str, conditions: list[str]) -> None:
@@ -112,7 +112,7 @@ def test_the_index_and_the_explanation(spark: SparkSession) -> None:
 MODELS = [None, th.Biclique((2, 2)), th.Split(2), th.Chain(2)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("how", "model"), [*(("inner", model) for model in MODELS), ("left", None)], ids=repr
 )
@@ -345,7 +345,7 @@ def draw_values(spark: SparkSession, seed: int, n: int) -> DataFrame:
 @pytest.mark.parametrize(
     ("conditions", "with_a_table"),
     [
-        (DISTANCES, False),
+        (DISTANCES[:3], False),
         pytest.param(DISTANCES, True, marks=pytest.mark.slow),
         pytest.param(FAR, True, marks=pytest.mark.slow),
         pytest.param(SHARES, True, marks=pytest.mark.slow),

@@ -152,7 +152,7 @@ def join_both(
 @pytest.mark.parametrize(
     ("conditions", "how"),
     [
-        ([*NEAR], "inner"),
+        pytest.param([*NEAR], "inner", marks=pytest.mark.slow),
         pytest.param([*FORMS], "inner", marks=pytest.mark.slow),
         pytest.param([*FORMS], "left", marks=pytest.mark.slow),
         *(

@@ -84,6 +84,7 @@ def test_not_in_uses_the_index_where_nothing_is_null(
     assert "residual:    ((a.x) = (b.x)) IS NOT FALSE" in unsafe
 
 
+@pytest.mark.slow
 def test_not_in_of_streams(spark: SparkSession, tmp_path: Path) -> None:
     """A NULL partner, or a NULL value with a partner, leaves no row; without partners, NULL is a row."""
     rows = "SELECT * FROM VALUES {} AS t(id, x, s)"

@@ -76,6 +76,7 @@ def make_frames(spark):
         ("ab", "a.v <> b.v AND b.v > 1", lambda a, b: a[1] != b[1] and b[1] > 1, th.Ring(2, "4 seconds")),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_streams_meet_the_last_tuples_of_each_other(spark, tmp_path, aliases, on, holds, model):
     frames = make_frames(spark)
     streams = {

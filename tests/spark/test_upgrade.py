@@ -14,7 +14,7 @@ from tests.support.truth import configured
 from thetastream.app.job.checkpoint import read_checkpoint
 from thetastream.core.errors import ThetastreamError
 
-IN_EACH_RUN = ("left-interrupted", "ring-nodes-change", "store")
+IN_EACH_RUN = ("ring-nodes-change", "store")
 """The queries of ``make test``: an epoch that is repeated, a mailbox with a control plan, a store that is
 refused."""
 

@@ -3,9 +3,11 @@ share it.
 
 The process prints one JSON object, which ``test_connect.py`` examines.
 
-    python -m tests.support.connect_session FOLDER         all but the chain
-    python -m tests.support.connect_session FOLDER chain   a chain
-    python -m tests.support.connect_session FOLDER table   a table that changes
+    python -m tests.support.connect_session FOLDER          what follows in ``main``
+    python -m tests.support.connect_session FOLDER chain    a chain
+    python -m tests.support.connect_session FOLDER scaled   units whose number changes
+    python -m tests.support.connect_session FOLDER left     answers per tuple
+    python -m tests.support.connect_session FOLDER table    a table that changes
 """
 
 import json
@@ -25,6 +27,7 @@ from tests.support import faults
 from tests.support.fast_checkpoints import CHECKPOINT_FILES
 
 CONDITION = f"abs(a.x - b.x) <= {faults.BAND} AND a.y > b.y"
+IDS = ["a.id AS a", "b.id AS b"]
 WITHIN = f"{faults.WITHIN_S} seconds"
 SHORT_S = 5
 """A window that is short enough that tuples are decided."""
@@ -109,7 +112,26 @@ def join_with_table(folder: Path) -> dict[str, Any]:
     return said
 
 
-PARTS = {"chain": join_by_chain, "table": join_with_table}
+def change_units(folder: Path) -> dict[str, Any]:
+    """Write into a store by units whose number changes meanwhile."""
+    streams, checkpoint = read_streams(open_session(), folder), str(folder / "scaled-c")
+    plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(1, 2)), max_units=8)
+    store = th.ParquetStore(str(folder / "scaled"))
+    query = th.write(plan, store, select=IDS, checkpoint=checkpoint)
+    said = {"scaled": scale(query, checkpoint)}
+    query.processAllAvailable()
+    query.stop()
+    return {**said, "store": sorted([row["a"], row["b"]] for row in store.read().to_pylist())}
+
+
+def answer_tuples(folder: Path) -> dict[str, Any]:
+    """Answer each tuple. Second units decide behind a conjunct that Spark evaluates."""
+    streams = read_streams(open_session(), folder)
+    alone = th.join(streams, on=f"{CONDITION} AND {faults.RESIDUAL}", within=f"{SHORT_S} seconds", how="left")
+    return {"left": collect_pairs(alone, "left")}
+
+
+PARTS = {"chain": join_by_chain, "scaled": change_units, "left": answer_tuples, "table": join_with_table}
 
 
 def main(folder: Path) -> dict[str, Any]:
@@ -121,18 +143,15 @@ def main(folder: Path) -> dict[str, Any]:
     pairs = th.join(tables, on=CONDITION, within=WITHIN)
     said["batch"] = sorted([row.a, row.b] for row in pairs.selectExpr("a.id AS a", "b.id AS b").collect())
 
-    # 2. Streaming, to a store, by units whose number changes meanwhile.
+    # 2. Streaming, to a store.
     streams = read_streams(spark, folder)
-    plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(1, 2)), max_units=8)
+    plan = th.plan(streams, on=CONDITION, within=WITHIN)
     said["explain"] = plan.explain()
     store = th.ParquetStore(str(folder / "store"))
-    select = ["a.id AS a", "b.id AS b"]
-    query = th.write(plan, store, select=select, checkpoint=str(folder / "store-c"))
-    said["scaled"] = scale(query, str(folder / "store-c"))
-    query.processAllAvailable()
-    query.stop()
+    checkpoint = str(folder / "store-c")
+    th.write(plan, store, select=IDS, checkpoint=checkpoint, trigger="available now").awaitTermination()
     said["store"] = sorted([row["a"], row["b"]] for row in store.read().to_pylist())
-    said["way"] = plan.explain_write(select)
+    said["way"] = plan.explain_write(IDS)
 
     # 3. Streaming, to files, with a Python predicate and in a second start on the checkpoint.
     job = faults.Job(str(folder))
@@ -142,11 +161,7 @@ def main(folder: Path) -> dict[str, Any]:
         queries[-1].awaitTermination()
     said["metrics"] = th.metrics(queries[0])
 
-    # 4. Answers per tuple, of which second units decide behind a conjunct that Spark evaluates.
-    alone = th.join(streams, on=f"{CONDITION} AND {faults.RESIDUAL}", within=f"{SHORT_S} seconds", how="left")
-    said["left"] = collect_pairs(alone, "left")
-
-    # 5. Collect the errors of queries that cannot run.
+    # 4. Collect the errors of queries that cannot run.
     def refusal(**changes: Any) -> str:
         try:
             th.join(**{"streams": streams, "on": CONDITION, "within": WITHIN, **changes})
@@ -165,7 +180,7 @@ def main(folder: Path) -> dict[str, Any]:
     said["state store"] = refusal()
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
 
-    # 6. Conditions as Columns, and a table of pandas.
+    # 5. Conditions as Columns, and a table of pandas.
     near = F.abs(th.col("a.x") - th.col("b.x")) <= faults.BAND
     found = th.join(tables, on=[near, th.col("a.y") > th.col("b.y")], within=WITHIN)
     said["columns"] = sorted([row.a, row.b] for row in found.selectExpr("a.id AS a", "b.id AS b").collect())

@@ -17,6 +17,7 @@ from thetastream.models import Biclique
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["aggregate-bandwidth", "aggregate-throughput"])
+@pytest.mark.slow
 def test_figures_of_aggregates(name: str, tmp_path: Path) -> None:
     write_small(name, 0.1, tmp_path)
 

@@ -29,6 +29,7 @@ STAGED = (
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", STAGED)
+@pytest.mark.slow
 def test_figures_of_stages(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = (import_module(f"bench.papers.splitjoin.{one.replace('-', '_')}") for one in STAGED)
     for module in (staged_replay, *modules):

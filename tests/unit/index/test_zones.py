@@ -164,7 +164,7 @@ def test_one_huge_rectangle_does_not_make_a_probe_read_the_others() -> None:
     assert candidates < N // 8 * PROBES
 
 
-@pytest.mark.parametrize("shape", ["sorted", "intervals"])
+@pytest.mark.parametrize("shape", ["sorted", pytest.param("intervals", marks=pytest.mark.slow)])
 def test_one_partner_is_enough_for_a_semi_join(shape: str) -> None:
     """Without an end, each probe reads half of the table."""
     condition = make_condition(
@@ -210,7 +210,7 @@ def make_block(condition: Condition, side: Side, rows: list[Mapping[str, Any]]) 
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(types.items())))
 
 
-@draw_cases(150)
+@draw_cases(60)
 @given(data=st.data(), condition=conditions(), seed=st.integers(0, 10**6), is_wild=st.booleans())
 def test_every_shape_finds_the_pairs_of_the_nested_loop(
     data: st.DataObject, condition: Condition, seed: int, is_wild: bool

@@ -55,7 +55,6 @@ def lose_and_refuse(run: Epochs, batches: Any, files: Sequence[Path]) -> None:
     run.spark.start()
 
 
-@pytest.mark.sampled(3)
 # Units of ATR may send messages, but these do not.
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", [name for name in SENDING if name != "atr"])
@@ -85,7 +84,7 @@ def test_an_epoch_without_messages_that_were_sent_is_refused(
     run.check()
 
 
-@pytest.mark.parametrize("seed", [19, 33, 37])
+@pytest.mark.parametrize("seed", [19, *(pytest.param(n, marks=pytest.mark.slow) for n in (33, 37))])
 def test_without_event_time_all_units_are_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -119,7 +118,7 @@ def test_without_event_time_all_units_are_called(
     run.check()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["ring", "limited", "ctr", "chain"])
 @pytest.mark.parametrize("seed", [0, 1, 2, 4])
 def test_an_epoch_that_begins_again_with_another_number(

@@ -79,9 +79,14 @@ def test_stores_and_snapshots_are_listed(reader: httpx.Client) -> None:
         ({"sql": "SELECT range FROM range(11)"}, 413, "TOO_MANY_ROWS"),
         ({"sql": "SELECT sum(a.range * b.range) FROM range(9000000) a, range(9000000) b"}, 408, "TOO_SLOW"),
         ({"sql": "SELECT length(repeat('x', 2000000000))"}, 413, "TOO_LARGE"),
-        ({"sql": "SELECT list_transform([1], lambda n: main.printf('%2000000000d', n))"}, 413, "TOO_LARGE"),
-        ({"sql": "SELECT * FROM query('SELECT repeat(''x'', 2000000000)')"}, 413, "TOO_LARGE"),
-        ({"sql": "SELECT list_sum(range(2000000000))"}, 413, "TOO_LARGE"),
+        *(
+            pytest.param({"sql": sql}, 413, "TOO_LARGE", marks=pytest.mark.slow)
+            for sql in (
+                "SELECT list_transform([1], lambda n: main.printf('%2000000000d', n))",
+                "SELECT * FROM query('SELECT repeat(''x'', 2000000000)')",
+                "SELECT list_sum(range(2000000000))",
+            )
+        ),
         ({"key": {"x": 1}}, 400, "STORE_KEY"),
         ({"snapshot": 9}, 404, "UNKNOWN_SNAPSHOT"),
     ],

@@ -223,6 +223,7 @@ def test_a_statement_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch
     assert count(pool) == 1000
 
 
+@pytest.mark.slow
 def test_an_answer_that_waits_for_memory_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
     class BusyMemory(ResponseMemory):
         def take(self, nbytes: int, stop: Stop) -> Callable[[], None]:
@@ -309,6 +310,7 @@ def test_a_store_that_cannot_be_read_ends_the_process_and_not_the_pool(pool: Sta
     assert count(pool) == 1000
 
 
+@pytest.mark.slow
 def test_many_clients_share_few_processes() -> None:
     before = set(find_workers())
     pool = StatementPool(LIMITS)
@@ -344,6 +346,7 @@ def test_statements_do_not_wait_for_a_process_that_starts(monkeypatch: pytest.Mo
     assert [one.to_pylist() for one in found] == [[{"n": 30_000_000}]] * 8
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_start_fails_the_statements_that_wait_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -396,6 +399,7 @@ WIDE = Description(pa.schema([("id", pa.int64()), ("text", pa.string())]), None)
 WIDE_ROWS, EPOCHS, CHARACTERS = 150_000, 2, 400
 
 
+@pytest.mark.slow
 def test_statements_over_rows_with_much_text_need_little_memory(tmp_path: Path) -> None:
     store = ParquetStore(str(tmp_path))
     store.describe(WIDE)
