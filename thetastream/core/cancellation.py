@@ -4,12 +4,11 @@
 
 A row that exists three times is three tuples of sign +1. Signs never add up to larger numbers.
 
-Two tuples are equal if all their columns are: NULL equals NULL, NaN equals NaN, and -0.0 equals 0.0. Lists
-and maps are equal if their elements are, in order. Values are compared themselves, and not only their hashes.
+``thetastream.core.equal_rows`` says which tuples are equal.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from thetastream.core.blocks import Matches, concat
 from thetastream.core.columns import SIGN, TUPLE
+from thetastream.core.equal_rows import Groups, is_plain, take_rows
 from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Side
 
@@ -79,8 +79,7 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
     Parameters
     ----------
     columns : sequence of pyarrow.Array
-        All columns of the rows, without the sign. The search is fast if one of the first columns has few
-        equal values.
+        All columns of the rows, without the sign.
     signs : int8, shape (n,)
 
     Returns
@@ -102,82 +101,51 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
         inserted = Lookalikes([column.take(places) for column in columns]).find(columns, inserted)
         if not len(inserted):
             return None
-    # 2. Compare column by column, and go on with the rows that may still have a counterpart.
+    # 2. Leave out rows without a counterpart by their numbers alone. Texts and nested values cost more.
     rows = np.sort(np.concatenate([deleted, inserted]))
-    groups = np.zeros(len(rows), dtype=np.int64)
-    for column in columns:
-        codes = _number_values(column if len(rows) == len(column) else column.take(pa.array(rows)))
-        groups = codes if not groups.any() else _number_pairs(groups, codes)
-        deletes = signs[rows] < 0
-        n_deletes, n_inserts = _count_groups(groups, deletes)
-        is_open = np.minimum(n_deletes, n_inserts)[groups] > 0
-        if not is_open.any():
-            return None
-        if not is_open.all():
-            rows, groups = rows[is_open], groups[is_open]
+    plain = [column for column in columns if is_plain(column.type)]
+    if 0 < len(plain) < len(columns):
+        rows = rows[_Cancelling.find(plain, rows, signs).find_open()]
+    if not len(rows):
+        return None
     # 3. Of each group of equal rows, cancel as many inserts as deletes.
-    groups = _number_values(pa.array(groups))
-    deletes = signs[rows] < 0
-    n_deletes, n_inserts = _count_groups(groups, deletes)
-    order = np.lexsort((~deletes, groups))  # the deletes of each group come before its inserts
-    ends = np.cumsum(n_deletes + n_inserts)
-    mine = groups[order]
-    place = np.arange(len(order)) - (ends - n_deletes - n_inserts)[mine]
-    place -= np.where(deletes[order], 0, n_deletes[mine])
-    is_cancelled = np.zeros(len(signs), dtype=np.bool_)
-    is_cancelled[rows[order[place < np.minimum(n_deletes, n_inserts)[mine]]]] = True
-    return np.flatnonzero(~is_cancelled)
+    cancelled = _Cancelling.find(columns, rows, signs).find_cancelled()
+    if not len(cancelled):
+        return None
+    is_left = np.ones(len(signs), dtype=np.bool_)
+    is_left[rows[cancelled]] = False
+    return np.flatnonzero(is_left)
 
 
-def number_rows(columns: Sequence[pa.Array]) -> Int64s:
-    """Number rows by their values in these columns, so that exactly the equal rows have one number.
+class _Cancelling(NamedTuple):
+    """Rows in groups, and how many deletes and how many inserts of each group cancel each other."""
 
-    >>> number_rows([pa.array([1, 1, None]), pa.array(["a", "b", "a"])]).tolist()
-    [0, 1, 2]
-    """
-    numbers = _number_values(columns[0])
-    for column in columns[1:]:
-        numbers = _number_pairs(numbers, _number_values(column))
-    return numbers
+    groups: Groups
+    deletes: Mask
+    """Which rows of ``groups.order`` are deletes."""
+    counts: Int64s
 
+    @classmethod
+    def find(cls, columns: Sequence[pa.Array], rows: Int64s, signs: Signs) -> "_Cancelling":
+        """Group these rows of columns, in ascending order, and count the signs of each group."""
+        is_whole = len(rows) == len(signs)
+        groups = Groups.find(columns if is_whole else take_rows(columns, rows))
+        deletes = (signs[rows] < 0)[groups.order]
+        n_deletes = np.add.reduceat(deletes.astype(np.int64), groups.starts)
+        return cls(groups, deletes, np.minimum(n_deletes, groups.sizes - n_deletes))
 
-def compare_rows(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> Mask:
-    """Compare rows place by place; equality is that of ``number_rows``.
+    def find_open(self) -> Int64s:
+        """Find the rows in whose group there are deletes and inserts, in ascending order."""
+        return np.sort(self.groups.order[np.repeat(self.counts > 0, self.groups.sizes)])
 
-    >>> compare_rows([pa.array([1, None, 3])], [pa.array([1, None, 4])]).tolist()
-    [True, True, False]
-    """
-    same = np.ones(len(first[0]), dtype=np.bool_)
-    for mine, theirs in zip(first, second, strict=True):
-        same &= _compare_values(mine, theirs)
-    return same
-
-
-def _compare_values(mine: pa.Array, theirs: pa.Array) -> Mask:
-    kind = mine.type
-    if isinstance(mine, pa.ExtensionArray) or pa.types.is_dictionary(kind) or pa.types.is_nested(kind):
-        numbers = _number_values(pa.concat_arrays([mine, theirs]))
-        found: Mask = numbers[: len(mine)] == numbers[len(mine) :]
-        return found
-    same: Mask = pc.fill_null(pc.equal(mine, theirs), False).to_numpy(zero_copy_only=False)
-    if pa.types.is_floating(kind):
-        are_nan = pc.and_(pc.is_nan(mine), pc.is_nan(theirs))
-        same |= pc.fill_null(are_nan, False).to_numpy(zero_copy_only=False)
-    if mine.null_count and theirs.null_count:
-        same |= pc.and_(mine.is_null(), theirs.is_null()).to_numpy(zero_copy_only=False)
-    return same
-
-
-def _number_pairs(first: Int64s, second: Int64s) -> Int64s:
-    """Number the pairs of two numbers from 0, so that exactly the equal pairs have one number."""
-    return _number_values(pa.array(first * (int(second.max(initial=0)) + 1) + second))
-
-
-def _count_groups(groups: Int64s, deletes: Mask) -> tuple[Int64s, Int64s]:
-    """Count the deletes and the inserts of each group."""
-    n_groups = int(groups.max()) + 1
-    n_deletes, n_inserts = (np.bincount(groups[mask], minlength=n_groups) for mask in (deletes, ~deletes))
-    return n_deletes, n_inserts
+    def find_cancelled(self) -> Int64s:
+        """Find the rows that cancel each other: of each group, the first deletes and the first inserts."""
+        starts, sizes = self.groups.starts, self.groups.sizes
+        place = np.arange(len(self.deletes)) - np.repeat(starts, sizes)
+        n_deletes: Int64s = np.cumsum(self.deletes) - self.deletes
+        n_deletes -= np.repeat(n_deletes[starts], sizes)
+        place = np.where(self.deletes, n_deletes, place - n_deletes)
+        return self.groups.order[place < np.repeat(self.counts, sizes)]
 
 
 def find_counterparts(tuples: pa.RecordBatch, deletes: pa.RecordBatch) -> Int64s:
@@ -262,63 +230,3 @@ def net_matches(held: Sequence[Matches]) -> Matches:
     assert one.signs is not None
     left = find_net([*one.left.columns, *one.right.columns], one.signs.to_numpy())
     return one if left is None else one.take(left)
-
-
-def _number_values(column: pa.Array) -> Int64s:
-    """Number the values of a column from 0, so that exactly the equal values have one number.
-
-    >>> _number_values(pa.array([2.0, None, float("nan"), 2.0, float("nan")])).tolist()
-    [0, 1, 2, 0, 2]
-    >>> _number_values(pa.array([[1, 2], [1], None, [1, 2]])).tolist()
-    [1, 2, 0, 1]
-    """
-    kind = column.type
-    if isinstance(column, pa.ExtensionArray):
-        return _number_values(column.storage)
-    if pa.types.is_dictionary(kind):
-        return _number_values(column.dictionary_decode())
-    if pa.types.is_floating(kind):
-        column = _normalize_floats(column)
-    elif pa.types.is_nested(kind):
-        return _number_nested(column)
-    numbers: Int64s = column.dictionary_encode("encode").indices.to_numpy().astype(np.int64)
-    return numbers
-
-
-def _normalize_floats(column: pa.Array) -> pa.Array:
-    """Replace -0.0 by 0.0, and all kinds of NaN by one."""
-    is_zero, is_nan = pc.equal(column, pa.scalar(0, column.type)), pc.is_nan(column)
-    column = pc.if_else(is_zero, pa.scalar(0, column.type), column)
-    return pc.if_else(is_nan, pa.scalar(float("nan"), column.type), column)
-
-
-def _number_nested(column: pa.Array) -> Int64s:
-    """Number structs, lists and maps by the numbers of what is inside them; NULL has the number 0."""
-    is_null = column.is_null().to_numpy(zero_copy_only=False)
-    if pa.types.is_struct(column.type):
-        numbers = np.where(is_null, 0, 1)
-        for inner in column.flatten():
-            codes = np.where(is_null, 0, _number_values(inner))
-            numbers = np.where(is_null, 0, _number_pairs(numbers, codes) + 1)
-        return numbers
-    known: dict[bytes, int] = {}
-    keys = _write_lists(column)
-    found = [
-        0 if null else known.setdefault(key, len(known) + 1) for null, key in zip(is_null, keys, strict=True)
-    ]
-    return np.array(found, dtype=np.int64)
-
-
-def _write_lists(column: pa.Array) -> Iterator[bytes]:
-    """Yield the numbers of the elements of each list or map, as bytes."""
-    kind = column.type
-    if pa.types.is_map(kind):
-        inner = np.stack([_number_values(column.keys), _number_values(column.items)], axis=1)
-        offsets = np.asarray(column.offsets)
-    elif pa.types.is_fixed_size_list(kind):
-        inner = _number_values(column.values).reshape(-1, 1)
-        offsets = (column.offset + np.arange(len(column) + 1)) * kind.list_size
-    else:
-        inner, offsets = _number_values(column.values).reshape(-1, 1), np.asarray(column.offsets)
-    for start, end in pairwise(offsets):
-        yield inner[start:end].tobytes()

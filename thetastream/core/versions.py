@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thetastream.core.cancellation import number_rows
 from thetastream.core.columns import VERSION_GONE, VERSION_ORDER
+from thetastream.core.equal_rows import number_rows
 from thetastream.core.keys import Int64s
 
 

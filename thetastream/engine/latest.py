@@ -20,15 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.blocks import RowFacts, concat
-from thetastream.core.cancellation import (
-    compare_rows,
-    find_net,
-    list_columns,
-    number_rows,
-    read_signs,
-)
+from thetastream.core.cancellation import find_net, list_columns, read_signs
 from thetastream.core.columns import SIGN
 from thetastream.core.condition import Condition, Equality, SideSpec
+from thetastream.core.equal_rows import compare_rows, hash_rows, number_rows
 from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Role, Side
 from thetastream.engine.arrival import read_times
@@ -208,19 +203,13 @@ class LatestUnit:
             is_kept &= read_times(current, self._spec.side) > late_us
         # 2. What the deletes leave is the row of the key.
         current, owner = current.filter(pa.array(is_kept)), owner[is_kept]
-        is_alone = np.bincount(owner, minlength=1)[owner] == 1
-        others = np.flatnonzero(~is_alone)
-        columns = [pa.array(owner[others]), *(one.take(pa.array(others)) for one in list_columns(current))]
-        signs = read_signs(current)
-        assert signs is not None
-        left = find_net(columns, signs[others])
-        rest = np.sort(np.concatenate([np.flatnonzero(is_alone), others if left is None else others[left]]))
-        rest = rest[signs[rest] > 0]
-        current, owner = current.take(pa.array(rest)), owner[rest]
-        has_old[owner] = True
+        rest = _find_rests(current, owner)
+        if not len(rest):
+            return new, has_old
+        has_old[owner[rest]] = True
         positions = np.zeros(len(new), dtype=np.int64)
-        positions[owner] = np.arange(len(owner))
-        return (current.take(positions) if len(owner) else new), has_old
+        positions[owner[rest]] = rest
+        return current.take(pa.array(positions)), has_old
 
     def _find_older(self, new: pa.RecordBatch, old: pa.RecordBatch, has_old: Mask) -> Mask:
         """Find the rows that are older than the present row of their key."""
@@ -242,6 +231,29 @@ class LatestUnit:
         payload = concat([deletes.select(names), inserts.select(names)]).append_column(SIGN, signs)
         self._index.insert(payload, encode_key_rows(Side.LEFT, self._stored.plan.condition, payload))
         self.counters.stored += len(payload)
+
+
+def _find_rests(tuples: pa.RecordBatch, owner: Int64s) -> Int64s:
+    """Find the one insert of each key that its deletes leave, if they leave one.
+
+    ``owner`` is the number of the key of each tuple. The hashes of equal tuples of opposite sign add up to 0,
+    so the sum of a key is the hash of the tuple that is left.
+    """
+    signs, columns = read_signs(tuples), list_columns(tuples)
+    assert signs is not None
+    is_left = np.bincount(owner, weights=signs)[owner] > 0
+    hashes, sums = hash_rows(columns), np.zeros(int(owner.max(initial=-1)) + 1, dtype=np.uint64)
+    np.add.at(sums, owner, np.where(signs > 0, hashes, np.uint64(0) - hashes))
+    found = np.flatnonzero(is_left & (signs > 0) & (hashes == sums[owner]))
+    # A tuple that other ones cancel may have the hash of the one that is left.
+    chosen = np.zeros(len(sums), dtype=np.int64)
+    chosen[owner[found]] = found
+    some, one = (pa.array(at) for at in (found, chosen[owner[found]]))
+    if compare_rows(*([column.take(at) for column in columns] for at in (some, one))).all():
+        return found
+    left = find_net([pa.array(owner), *columns], signs)
+    assert left is not None
+    return left[signs[left] > 0]
 
 
 def make_signs(n: int, sign: int) -> pa.Array:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.changes import drop_zeros
 from tests.support.local_run import LocalRun
+from thetastream.core import equal_rows
 from thetastream.core.columns import HASH
 from thetastream.core.condition import Domain, Key, SideSpec
 from thetastream.engine.latest import LatestSpec
@@ -71,8 +72,13 @@ def make_spec(side: SideSpec = SIDE, **changed: Any) -> LatestSpec:
     return LatestSpec(side, ("id",), Matrix(2, 1), **fields)
 
 
+@pytest.mark.parametrize("are_hashes_equal", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_output_is_the_latest_row_of_each_key(seed: int) -> None:
+def test_the_output_is_the_latest_row_of_each_key(
+    seed: int, are_hashes_equal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if are_hashes_equal:
+        monkeypatch.setattr(equal_rows, "mix", lambda values: values % np.uint64(4))
     chance, run = random.Random(seed), Run(make_spec())
     latest: dict[int | None, tuple[Any, ...]] = {}
     number = 0

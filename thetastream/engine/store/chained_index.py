@@ -32,10 +32,10 @@ from thetastream.core.cancellation import (
     find_counterparts,
     find_left,
     list_columns,
-    number_rows,
     read_signs,
 )
 from thetastream.core.columns import TUPLE
+from thetastream.core.equal_rows import number_rows
 from thetastream.core.how import select_nearest
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.core.versions import are_gone, select_last
