@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from thetastream.core.blocks import Matches, concat
 from thetastream.core.columns import SIGN, TUPLE
-from thetastream.core.equal_rows import Groups, is_plain, take_rows
+from thetastream.core.equal_rows import EqualRows, is_plain, take_rows
 from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Side
 
@@ -120,7 +120,7 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
 class _Cancelling(NamedTuple):
     """Rows in groups, and how many deletes and how many inserts of each group cancel each other."""
 
-    groups: Groups
+    groups: EqualRows
     deletes: Mask
     """Which rows of ``groups.order`` are deletes."""
     counts: Int64s
@@ -129,7 +129,7 @@ class _Cancelling(NamedTuple):
     def find(cls, columns: Sequence[pa.Array], rows: Int64s, signs: Signs) -> "_Cancelling":
         """Group these rows of columns, in ascending order, and count the signs of each group."""
         is_whole = len(rows) == len(signs)
-        groups = Groups.find(columns if is_whole else take_rows(columns, rows))
+        groups = EqualRows.find(columns if is_whole else take_rows(columns, rows))
         deletes = (signs[rows] < 0)[groups.order]
         n_deletes = np.add.reduceat(deletes.astype(np.int64), groups.starts)
         return cls(groups, deletes, np.minimum(n_deletes, groups.sizes - n_deletes))

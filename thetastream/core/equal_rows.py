@@ -20,7 +20,7 @@ _NULL = np.uint64(0x5851F42D4C957F2D)
 UInt64s = npt.NDArray[np.uint64]
 
 
-class Groups(NamedTuple):
+class EqualRows(NamedTuple):
     """Groups of equal rows, one behind the other; the rows of a group are in ascending order."""
 
     order: Int64s
@@ -29,7 +29,7 @@ class Groups(NamedTuple):
     """Where each group begins in ``order``."""
 
     @classmethod
-    def find(cls, columns: Sequence[pa.Array]) -> "Groups":
+    def find(cls, columns: Sequence[pa.Array]) -> "EqualRows":
         """Group rows by their values in these columns: by hashes, and by comparing rows with equal hashes."""
         hashes = hash_rows(columns)
         order = _sort(hashes)

@@ -19,7 +19,7 @@ OF_ORDER = ("order", "punctuations")
 """The options that no join with tables can honour."""
 
 
-class Asked(NamedTuple):
+class TableFit(NamedTuple):
     """What the user asks for, without what tables cannot have."""
 
     within: Within
@@ -37,7 +37,7 @@ def fit_to_tables(
     within: Within,
     model: Model | Replicated | str | None,
     given: GivenOptions,
-) -> tuple[Asked, list[ThetastreamError]]:
+) -> tuple[TableFit, list[ThetastreamError]]:
     """Leave out what a join cannot have because of its tables, and list what the user gave of it.
 
     Inputs that are no streams are tables. Without streams, they are joined as batches.
@@ -62,8 +62,8 @@ def fit_to_tables(
         )
         return asked, [*problems, *found]
     if model == SPARK and len(frames) == len(tables) == 2:
-        return Asked(within, None, given, keeps_spark_join=True), problems
-    return Asked(within, model, given, lookup_partitions=lookup_partitions), problems
+        return TableFit(within, None, given, keeps_spark_join=True), problems
+    return TableFit(within, model, given, lookup_partitions=lookup_partitions), problems
 
 
 def _fit_streams_with_tables(
@@ -72,7 +72,7 @@ def _fit_streams_with_tables(
     within: Within,
     model: Model | str | None,
     given: GivenOptions,
-) -> tuple[Asked, list[ThetastreamError]]:
+) -> tuple[TableFit, list[ThetastreamError]]:
     """Leave out what a join of streams with tables cannot have, and list what the user gave of it.
 
     A table has no window, because it is whole in every epoch, and no state. A single stream joins no other.
@@ -95,7 +95,7 @@ def _fit_streams_with_tables(
             why = f"{names}: tables have no window and no state"
             problems.append(QueryError("MIXED_INPUTS", f"{what} ({why}); leave it out"))
         kept = given.without(given.values.keys() - OF_ONE_STREAM)
-        return Asked(None, None, kept), problems
+        return TableFit(None, None, kept), problems
     if isinstance(within, Mapping):
         known = {alias.casefold() for alias in tables}
         named = [alias for alias in within if str(alias).casefold() in known]
@@ -103,4 +103,4 @@ def _fit_streams_with_tables(
             what = f"within names {', '.join(named)}, which is a table: it is whole in every epoch"
             problems.append(QueryError("MIXED_INPUTS", f"{what}; name streams only"))
         within = {alias: window for alias, window in within.items() if alias not in named}
-    return Asked(within, None if model == SPARK else model, given.without(OF_ORDER)), problems
+    return TableFit(within, None if model == SPARK else model, given.without(OF_ORDER)), problems
