@@ -132,7 +132,9 @@ def compare_rows(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> Mask:
 
 def _compare_values(mine: pa.Array, theirs: pa.Array) -> Mask:
     kind = mine.type
-    if isinstance(mine, pa.ExtensionArray) or pa.types.is_dictionary(kind) or pa.types.is_nested(kind):
+    # Arrow compares no values of these types.
+    is_numbered = pa.types.is_dictionary(kind) or pa.types.is_nested(kind) or pa.types.is_interval(kind)
+    if isinstance(mine, pa.ExtensionArray) or is_numbered or pa.types.is_null(kind):
         numbers = _number_values(pa.concat_arrays([mine, theirs]))
         found: Mask = numbers[: len(mine)] == numbers[len(mine) :]
         return found

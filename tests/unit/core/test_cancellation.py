@@ -39,6 +39,7 @@ def net(values: list[Any], type_: pa.DataType, signs: list[int]) -> list[int]:
         (pa.int8(), -1, -1, 1),
         (pa.date32(), date(1969, 12, 31), date(1969, 12, 31), None),
         (pa.timestamp("us", "UTC"), datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC), None),
+        (pa.month_day_nano_interval(), (1, 0, 0), (1, 0, 0), (0, 30, 0)),
         (pa.duration("us"), timedelta(1), timedelta(days=1), timedelta(0)),
         (pa.list_(pa.int64()), [1, 2], [1, 2], [12]),
         (pa.list_(pa.int64()), [], [], None),
@@ -59,6 +60,14 @@ def test_equal_values_cancel_and_others_stay(type_: pa.DataType, first: Any, equ
     mine = pa.array([other, first, first, other], type_).slice(1)
     theirs = pa.array([equal, other, other], type_)
     assert compare_rows([mine], [theirs]).tolist() == [True, False, True]
+
+
+def test_columns_of_null_are_equal() -> None:
+    nothing = pa.nulls(4)
+    left = find_net([nothing, pa.array([1, 2, 1, 1])], np.array([1, 1, -1, 1], dtype=np.int8))
+    assert left is not None
+    assert left.tolist() == [1, 3]
+    assert compare_rows([nothing], [nothing]).all()
 
 
 def test_no_column_alone_decides() -> None:
