@@ -5,6 +5,7 @@ connections, load extensions or change settings.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -113,6 +114,7 @@ def ask(
         with (database or _share_database(memory, os.getpid())).cursor() as connection:
             connection.register(RESULTS, rows)
             answer = connection.sql(_read_statement(connection, sql))
+            _refuse_offsets(answer)
             if max_rows is not None:
                 answer = answer.limit(max_rows + 1)
             try:
@@ -142,6 +144,20 @@ def make_slow(max_s: float | None) -> QueryError:
     """Make the error of a question that took too long."""
     what = f"the question was stopped after {max_s or 0:g} s: ask for less, by since, until or key"
     return QueryError("TOO_SLOW", what)
+
+
+def _refuse_offsets(answer: "duckdb.DuckDBPyRelation") -> None:
+    """Raise if a column has a type whose values Arrow cannot have: it would have 10:00:00 for 10:00:00+02.
+
+    Raises
+    ------
+    QueryError
+        STORE_QUERY.
+    """
+    for name, kind in zip(answer.columns, answer.types, strict=True):
+        if re.search(r"\bTIME WITH TIME ZONE", str(kind)):
+            what = f"column {name!r} of an answer cannot have the type {kind}, whose offset would be lost"
+            raise QueryError("STORE_QUERY", f"{what}: cast it to VARCHAR or to TIME")
 
 
 def _read_statement(connection: "duckdb.DuckDBPyConnection", sql: str) -> str:
@@ -221,6 +237,8 @@ def open_database(memory: str) -> "duckdb.DuckDBPyConnection":
     connection.execute("SET GLOBAL memory_limit = ?", [memory])
     connection.execute("SET GLOBAL temp_directory = ''")
     connection.execute("SET GLOBAL secret_directory = ''")
+    # Errors about extensions would name the home of the user. An empty text stands for it.
+    connection.execute("SET GLOBAL extension_directory = 'none'")
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL enable_external_access = false")
     connection.execute("SET GLOBAL lock_configuration = true")

@@ -157,6 +157,8 @@ SELECT * FROM read_single_csv_file('{file}')
 SELECT * FROM json_execute_serialized_sql(json_serialize_sql('FROM read_text(''{file}'')'))
 SELECT * FROM which_secret('s3://bucket/x', 's3')
 SELECT * FROM duckdb_extensions()
+SELECT * FROM read_xlsx('{file}')
+SELECT excel_text(1, '0')
 SELECT * FROM delta_scan('{file}')
 SELECT * FROM add_grammar_extension('x')
 SELECT * FROM destroy_external_resource('read_text', '{file}')
@@ -196,8 +198,17 @@ def test_a_question_reads_the_results_only(store: th.ParquetStore, tmp_path: Pat
     with pytest.raises(QueryError, match="STORE_QUERY") as error:
         th.query(store, spell(sql, file))
     assert "hidden words" not in str(error.value)
+    assert str(Path.home()) not in str(error.value)
     assert {path.name for path in tmp_path.iterdir()} == {"store", "file"}
     assert confidential.num_rows == 1
+
+
+@pytest.mark.parametrize("value", ["'10:00:00+02'::TIMETZ", "['10:00:00+02'::TIMETZ]"])
+def test_an_answer_does_not_lose_the_offset_of_a_time(store: th.ParquetStore, value: str) -> None:
+    with pytest.raises(QueryError, match=r"STORE_QUERY.*column 't'.*TIME WITH TIME ZONE.*cast it to VARCHAR"):
+        th.query(store, f"SELECT {value} AS t")
+    assert th.query(store, f"SELECT ({value})::VARCHAR AS t")["t"][0].as_py().strip("[']") == "10:00:00+02"
+    assert th.query(store, "SELECT TIMESTAMPTZ '2026-01-01 10:00:00+02' AS t").num_rows == 1
 
 
 def test_a_question_must_be_a_text(store: th.ParquetStore) -> None:
