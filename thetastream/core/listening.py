@@ -1,11 +1,11 @@
-"""Where a program listens: its port, and the names of hosts in requests.
+"""Where a program listens: its port, the names of hosts in requests, and the names of clients.
 
 The port is opened first, so that a port that is taken is known before anything starts.
 """
 
 import re
 import socket
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address, ip_network
 
 from thetastream.core.errors import QueryError
 
@@ -46,6 +46,24 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def name_client(host: str) -> str:
+    """Name the client of an address. All addresses of an IPv6 network of 64 bits are one client.
+
+    A proxy may name a client by a text that is no address.
+
+    >>> name_client("127.0.0.1"), name_client("2001:db8::1:2"), name_client("::ffff:10.0.0.5")
+    ('127.0.0.1', '2001:db8::/64', '10.0.0.5')
+    """
+    host = host.partition("%")[0]
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(found, IPv4Address) or found.is_loopback:
+        return host
+    return str(found.ipv4_mapped or ip_network((int(found) >> 64 << 64, 64)))
 
 
 def read_host(header: str) -> str:

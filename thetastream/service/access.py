@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args
 from starlette.requests import Request
 
 from thetastream.core.errors import QueryError, suggest_or_list
+from thetastream.core.listening import name_client
 
 Right = Literal["ask", "subscribe", "watch", "control"]
 """To read and ask a store, to follow its snapshots, to see the running queries, and to change them."""
@@ -195,3 +196,8 @@ def get_grant(request: Request) -> Grant:
     """Return what the client of a request may do, as the guard has found it."""
     grant: Grant = request.scope["state"]["grant"]
     return grant
+
+
+def get_client(request: Request) -> str:
+    """Return the name of the client of a request, for which limits count."""
+    return name_client(request.client.host) if request.client else ""

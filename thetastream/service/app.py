@@ -31,7 +31,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.version import VERSION
 from thetastream.results.store import Store
 from thetastream.results.subscription import refuse_future, refuse_gap
-from thetastream.service.access import Door, Grant, get_grant, make_grant
+from thetastream.service.access import Door, Grant, get_client, get_grant, make_grant
 from thetastream.service.bodies import (
     ALL,
     EVENTS,
@@ -110,7 +110,8 @@ def build_app(
     Returns
     -------
     fastapi.FastAPI
-        If there are stores, ``app.state.prepare()`` starts a process for statements ahead of the first one.
+        If there are stores, ``app.state.prepare()`` starts a process for statements ahead of the first one,
+        and returns when it is ready.
 
     Examples
     --------
@@ -240,12 +241,12 @@ def add_store_routes(app: FastAPI, door: Door, stores: Mapping[str, Store], limi
             refuse_gap(seen, first[0])
         else:
             await asyncio.to_thread(refuse_future, store, seen)
-        client = request.client.host if request.client else ""
+        client = get_client(request)
         give_back = seats.take(client)
         try:
             if sql is not None:
                 # If the statement cannot run, the request is refused before the first event.
-                await questions.check(store, sql, client)
+                await questions.check(request, store, sql)
         except BaseException:
             give_back()
             raise

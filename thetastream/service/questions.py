@@ -7,16 +7,18 @@ client.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from fastapi import Request, Response
 
 from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
 from thetastream.results.store import Store, refuse_damage
+from thetastream.service.access import get_client
 from thetastream.service.bodies import ALL, BoundedResponse, Encoded, ResponseMemory
 from thetastream.service.limits import Limits, make_large, read_bounded
 from thetastream.service.statement_pool import OpenRows, StatementPool
@@ -51,7 +53,13 @@ class Questions:
         self._memory_of_events = ResponseMemory(limits.question_bytes * limits.questions)
 
     def prepare(self) -> None:
-        """Start a process for statements, so that the first question need not wait for it."""
+        """Start a process for statements, and wait until it is ready, so that no question waits for it.
+
+        Raises
+        ------
+        QueryError
+            TOO_BUSY if it cannot start.
+        """
         self._statements.prepare()
 
     @property
@@ -72,36 +80,28 @@ class Questions:
             raise QueryError("UNKNOWN_STORE", f"store {name!r} must be a store of this service ({known})")
         return self._stores[name]
 
-    async def check(self, store: Store, sql: str, client: str) -> None:
-        """Run one SELECT over no rows, for a subscriber that has a seat.
+    async def check(self, request: Request, store: Store, sql: str) -> None:
+        """Run one SELECT over no rows, for a subscriber that has a seat. It stops if the client leaves.
 
         Raises
         ------
         QueryError
-            If the statement cannot run, or may not.
+            If the statement cannot run, or may not; TOO_BUSY if the client has left.
         """
-        await self.ask(store.description.schema.empty_table, sql, client)
+        await _work_until_left(
+            request, self.ask(store.description.schema.empty_table, sql, get_client(request))
+        )
 
     async def answer(
         self, request: Request, open_rows: OpenRows, sql: str, accept: str, first: int | None = None
     ) -> Response:
         """Run one SELECT, and encode the answer, or its first rows, as the header ``Accept`` asks.
 
-        If the client leaves, the question is stopped, or waits no more.
+        If the client leaves, the question is stopped, or waits no more (TOO_BUSY).
         """
         media_type = ARROW if ARROW in accept else JSON
-        client = request.client.host if request.client else ""
-        asked = asyncio.create_task(self._ask_once(open_rows, sql, client, media_type, first))
-        leaving = asyncio.create_task(_wait_until_left(request))
-        try:
-            await asyncio.wait([asked, leaving], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-            if not asked.done():
-                asked.cancel()
-        if not asked.done():
-            return Response(status_code=499)  # Nobody reads it.
-        return BoundedResponse(asked.result(), media_type)
+        asked = self._ask_once(open_rows, sql, get_client(request), media_type, first)
+        return BoundedResponse(await _work_until_left(request, asked), media_type)
 
     async def _ask_once(
         self, open_rows: OpenRows, sql: str, client: str, media_type: str, first: int | None
@@ -269,6 +269,27 @@ async def _run(threads: ThreadPoolExecutor, turns: Turns, work: Callable[..., En
         # Writing to the process of the statement could block.
         loop.run_in_executor(None, stop.set)
         raise
+
+
+async def _work_until_left(request: Request, work: Coroutine[Any, Any, Encoded]) -> Encoded:
+    """Do some work, and stop it if the client leaves.
+
+    Raises
+    ------
+    QueryError
+        TOO_BUSY if the client has left.
+    """
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(_wait_until_left(request))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        if not working.done():
+            working.cancel()
+    if not working.done():
+        raise QueryError("TOO_BUSY", "the client has left before its answer")  # Nobody reads it.
+    return working.result()
 
 
 async def _wait_until_left(request: Request) -> None:

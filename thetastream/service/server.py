@@ -5,18 +5,20 @@
     answer      the client takes a piece of it within ``send_seconds``
 
 If there are too many connections, the one that has waited longest for its request makes room, so half
-requests keep nobody out. A connection whose time is over is closed.
+requests keep nobody out. A connection whose time is over is closed, and one whose client has left while its
+question is answered.
 """
 
 import asyncio
 import errno
 import os
+import select
 import socket
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from thetastream.core.errors import QueryError
+from thetastream.core.listening import name_client
 from thetastream.service.limits import Limits
 
 BACKLOG = 512
@@ -31,6 +34,8 @@ BACKLOG = 512
 
 SWEEP_S = 0.5
 """The time after which the connections are looked at again, in seconds."""
+LEFT = getattr(select, "POLLRDHUP", 0)
+"""The event of a client that sends no more. Systems other than Linux tell only that it receives no more."""
 NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """The errors of a system that can open no more connections."""
 
@@ -136,6 +141,8 @@ class Connection:
     """The time by which the request must be complete; None while it is answered."""
     send_by: float | None = None
     """The time by which the client must have taken a part of the answer; None if it need not."""
+    transport: Any = None
+    """The object of the event loop that reads and writes; None before the handshake of TLS has ended."""
 
     def is_late(self, now: float) -> bool:
         """Whether a time is over."""
@@ -143,10 +150,11 @@ class Connection:
 
     def end(self) -> None:
         """Let the event loop find the connection closed. It then forgets what it wanted to send."""
-        try:
+        with suppress(OSError):  # The client has gone.
             self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:  # The client has gone.
-            return
+        if self.transport is not None:
+            # A connection from which the event loop reads nothing is not found closed.
+            self.transport.abort()
 
 
 class Connections:
@@ -167,7 +175,7 @@ class Connections:
 
     def add(self, accepted: socket.socket, address: Any) -> bool:
         """Add a connection, or return False if there is no room and none can make room."""
-        client = name_client(address)
+        client = name_client(str(address[0]))
         if self._per_client[client] >= self._limits.connections_per_client:
             has_room = self._make_room(client)
         else:
@@ -204,25 +212,24 @@ class Connections:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = time.monotonic()
-            for one in [one for one in self._open.values() if one.is_late(now)]:
+            for one in [one for one in self._open.values() if one.is_late(now)] + self._list_left():
                 one.end()
+
+    def _list_left(self) -> list[Connection]:
+        """List the connections whose clients have left while they are answered.
+
+        The event loop reads nothing from a client that has sent a second request before the first answer, so
+        it does not notice that this client leaves.
+        """
+        found = select.poll()
+        for number, one in self._open.items():
+            if one.request_by is None:
+                found.register(number, LEFT)
+        return [self._open[number] for number, _ in found.poll(0)]
 
     def make_protocol(self, **options: Any) -> "BoundedProtocol":
         """Make the protocol of one connection, as uvicorn asks for it."""
         return BoundedProtocol(self, self._limits, **options)
-
-
-def name_client(address: Any) -> str:
-    """Name the client of an address. All addresses of an IPv6 network of 64 bits are one client.
-
-    >>> name_client(("127.0.0.1", 40000)), name_client(("2001:db8::1:2", 40000, 0, 0))
-    ('127.0.0.1', '2001:db8::/64')
-    """
-    host = str(address[0]).partition("%")[0]
-    found = ip_address(host)
-    if found.version == 4 or found.is_loopback:
-        return host
-    return str(found.ipv4_mapped or ip_network((int(found) >> 64 << 64, 64)))  # type: ignore[union-attr, unused-ignore]
 
 
 class ListeningSocket(socket.socket):
@@ -297,6 +304,8 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._known = self._all.find(transport.get_extra_info("socket").fileno())
+        if self._known is not None:
+            self._known.transport = transport
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:

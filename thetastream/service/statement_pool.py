@@ -5,17 +5,22 @@ statement does not end in time. Processes start one after the other, while state
 the process that is free first. That is seldom the one that starts because of it: a start takes a second, and
 most statements take some milliseconds.
 
+If a process cannot start, the statements that wait for one fail, and so do those of the next moment. So no
+statement waits for ever, and clients cannot let the service start processes in a row that all fail.
+
 A process works in an empty folder of its own, searches no current folder for modules, and gets few variables
 of the environment: those of the system, and those with which stores are opened. The token of the service is
 not among them. What the system has to restrict a process, restricts it (``thetastream.service.sandbox``).
 """
 
 import json
+import logging
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -35,6 +40,10 @@ from thetastream.service.statement_worker import ARROW, LENGTH
 
 WORKER = "thetastream.service.statement_worker"
 """The module that such a process runs."""
+START_S = 120.0
+"""The longest time in which a process must be ready, in seconds."""
+PAUSE_S = 2.0
+"""The time after a process could not start in which none is started, in seconds."""
 GRACE_S = 2.0
 """How long after its time a statement may still run. DuckDB does not interrupt a function that is at work."""
 AGAIN_S = 0.1
@@ -50,6 +59,7 @@ OpenRows = Callable[[], Any]
 the process of the statement calls it."""
 ERRORS: dict[str, type[ThetastreamError]] = {"StoreError": StoreError}
 """The errors of statements that are no ``QueryError``."""
+LOG = logging.getLogger("thetastream.service")
 
 
 class StatementPool:
@@ -75,16 +85,20 @@ class StatementPool:
         self._changed = Condition()
         # The process that was used last is used next, so a service with few clients has few processes.
         self._idle: list[Worker] = []
-        self._failures: list[Exception] = []
         self._n_workers = 0
-        self._n_waiting = 0
         self._is_starting = False
+        self._failed_at: float | None = None
+        """When the last start failed; None if it did not."""
 
     def prepare(self) -> None:
-        """Start the first process, so that the first statement need not wait for it. This returns at once."""
-        with self._changed:
-            if not self._n_workers:
-                self._start()
+        """Start the first process, and wait until it is ready, so that the first statement need not wait.
+
+        Raises
+        ------
+        QueryError
+            TOO_BUSY if it cannot start.
+        """
+        self._give_back(self._take(Stop()))
 
     def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
         """Run one SELECT of a client, as ``encode`` does, and return its answer as a table."""
@@ -116,34 +130,51 @@ class StatementPool:
         ------
         QueryError
             STORE_QUERY, MISSING_PACKAGE, TOO_MANY_ROWS, TOO_SLOW, or TOO_LARGE if the statement needs more
-            memory than its share.
+            memory than its share, or TOO_BUSY if no process can start.
         ThetastreamError
             What ``open_rows`` raises.
         """
-        worker = self._take()
+        stop = stop or Stop()
+        worker = self._take(stop)
         try:
-            return worker.encode(open_rows, sql, media_type, memory, stop or Stop())
+            return worker.encode(open_rows, sql, media_type, memory, stop)
         finally:
             self._give_back(worker)
 
-    def _take(self) -> "Worker":
-        """Take a process that is free. If there is none, wait for one, and let another one start."""
-        with self._changed:
-            self._n_waiting += 1
-            try:
-                while True:
-                    while self._idle:
-                        worker = self._idle.pop()
-                        if not worker.has_ended and worker.places == find_places(self._folders):
-                            return worker
-                        worker.end()
-                        self._n_workers -= 1
-                    if self._failures:
-                        raise self._failures.pop()
+    def _take(self, stop: Stop) -> "Worker":
+        """Take a process that is free. If there is none, wait for one, and let another one start.
+
+        Raises
+        ------
+        QueryError
+            TOO_BUSY if no process can start, none is free for too long, or the client has left.
+        """
+        with stop.attach(self._wake), self._changed:
+            is_free = True
+            while is_free and not stop.is_set:
+                while self._idle:
+                    worker = self._idle.pop()
+                    if not worker.has_ended and worker.places == find_places(self._folders):
+                        return worker
+                    worker.end()
+                    self._n_workers -= 1
+                if not self._has_failed:
                     self._start()
-                    self._changed.wait()
-            finally:
-                self._n_waiting -= 1
+                elif not self._n_workers:
+                    break
+                is_free = self._changed.wait(START_S + GRACE_S)
+        what = "no process for the statement could start, or all are busy"
+        raise QueryError("TOO_BUSY", f"{what}: ask again later, or look into the log of the service")
+
+    @property
+    def _has_failed(self) -> bool:
+        """Whether a process could not start a moment ago."""
+        return self._failed_at is not None and time.monotonic() < self._failed_at + PAUSE_S
+
+    def _wake(self) -> None:
+        """Let statements that wait look whether their clients have left."""
+        with self._changed:
+            self._changed.notify_all()
 
     def _give_back(self, worker: "Worker") -> None:
         with self._changed:
@@ -162,19 +193,19 @@ class StatementPool:
         Thread(target=self._run_start, name="statement-start", daemon=True).start()
 
     def _run_start(self) -> None:
-        worker, failure = None, None
+        worker = None
         try:
             worker = Worker(self._limits, self._folder.name, self._variables, self._folders)
         except Exception as error:
-            failure = error
+            LOG.error("A process for statements could not start: %s", error)
         with self._changed:
             self._is_starting = False
             if worker is not None:
                 self._idle.append(worker)
+                self._failed_at = None
             else:
                 self._n_workers -= 1
-            if failure is not None and self._n_waiting:
-                self._failures.append(failure)
+                self._failed_at = time.monotonic()
             self._changed.notify_all()
 
 
@@ -212,10 +243,14 @@ class Worker:
         self._requests, self._answers = self._process.stdin, self._process.stdout
         self.end = weakref.finalize(self, _end_process, self._process)
         """A function that ends the process and waits for it. ``end.alive`` is true until it is called."""
+        # A disk that does not answer, or a program that the system has stopped, would let it start for ever.
+        alarm = _start_timer(START_S, self._process.kill)
         try:
             self._read(1)
         except EOFError:
             raise self._make_ended() from None
+        finally:
+            alarm.cancel()
 
     @property
     def has_ended(self) -> bool:

@@ -5,6 +5,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.support.service import BIG_ID, connect, make_pairs, run_service
 from thetastream.app.cli.serving import read_named_store, read_stores, read_token, serve
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.listening import open_port
-from thetastream.service import Limits, Server, access, build_app, guard
+from thetastream.service import Limits, Server, access, build_app, guard, statement_pool
 from thetastream.service.sandbox import find_protections
 from thetastream.stores import ParquetStore
 
@@ -91,15 +92,22 @@ def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(store: Par
 
 def test_a_client_is_who_connects_and_only_a_proxy_says_otherwise(store: ParquetStore) -> None:
     limits = Limits(subscribers_per_client=1)
-    for proxy, seen in ((None, [200, 429]), ("127.0.0.1", [200, 200])):
+    cases = (
+        (None, "192.0.2.1 192.0.2.2", [200, 429]),
+        ("127.0.0.1", "192.0.2.1 192.0.2.2", [200, 200]),
+        # Whoever has one address of an IPv6 network has all of them.
+        ("127.0.0.1", "2001:db8::1 2001:db8::2", [200, 429]),
+        ("127.0.0.1", "2001:db8::1 2001:db8:0:1::1", [200, 200]),
+    )
+    for proxy, clients, seen in cases:
         with (
             run_service({"pairs": store}, limits=limits, proxy=proxy) as address,
             httpx.Client(base_url=address, timeout=20) as client,
             ExitStack() as stack,
         ):
             found = []
-            for number in (1, 2):
-                headers = {"X-Forwarded-For": f"192.0.2.{number}"}
+            for one in clients.split():
+                headers = {"X-Forwarded-For": one}
                 ask = client.stream("GET", "/stores/pairs/subscribe", headers=headers)
                 found.append(stack.enter_context(ask).status_code)
             assert found == seen
@@ -225,6 +233,47 @@ def test_a_service_that_everybody_can_listen_to_says_so(
     assert f"\nThe system limits the processes of statements. {limiting}\n" in written.out
     assert serve(parse("serve", store.path, *options, "--proxy", "127.0.0.1")) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_the_command_listens_when_the_first_process_for_statements_is_ready(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def listen(server: Server, port: socket.socket) -> None:
+        found.append((len(usual), port.fileno() > 0))
+
+    usual: list[statement_pool.Worker] = []
+
+    def start_slowly(*arguments: Any) -> statement_pool.Worker:
+        time.sleep(0.5)
+        usual.append(Worker(*arguments))
+        return usual[0]
+
+    Worker = statement_pool.Worker
+    monkeypatch.setattr(statement_pool, "Worker", start_slowly)
+    monkeypatch.setattr(Server, "listen", listen)
+    assert serve(parse("serve", store.path, "--port", "0")) == 0
+    assert found == [(1, True)]
+
+
+def test_a_service_without_processes_for_statements_says_so_and_answers_the_rest(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*arguments: Any) -> statement_pool.Worker:
+        raise OSError("no more processes in /home/somebody")
+
+    monkeypatch.setattr(statement_pool, "Worker", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(Server, "listen", lambda *_: None)
+        assert serve(parse("serve", store.path, "--port", "0")) == 0
+    assert "no process for statements could start" in capsys.readouterr().err
+    with connect(store) as client:
+        refused = client.post("/stores/pairs/query", json={"sql": "SELECT 1"})
+        assert (refused.status_code, refused.json()["condition"]) == (503, "TOO_BUSY")
+        assert "somebody" not in refused.text
+        assert refused.headers["Retry-After"] == "2"
+        assert len(client.post("/stores/pairs/query", json={}).json()) == 3
 
 
 @pytest.mark.parametrize("memory", ["much", "0", "3 B", "1 MB"])

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from tests.support.service import add_epoch, make_pairs, make_wide, run_service
-from thetastream.core.listening import open_port
+from thetastream.core.listening import name_client, open_port
 from thetastream.service import Limits
-from thetastream.service.server import Connections, ListeningSocket, name_client
+from thetastream.service.server import Connections, ListeningSocket
 from thetastream.stores import ParquetStore
 
 HALF = b"GET /stores HTTP/1.1\r\nHost: localhost\r\n"
@@ -169,7 +169,19 @@ def test_a_system_without_files_neither_stops_the_service_nor_fills_its_log() ->
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_requests_behind_each_other_are_all_answered(store: ParquetStore) -> None:
+    with run_service({"pairs": store}) as address:
+        place = urlsplit(address)
+        with socket.create_connection((place.hostname, place.port)) as one:
+            one.sendall(f"{HALF.decode()}\r\n".encode() * 5)
+            one.settimeout(20)
+            text = b""
+            while text.count(b"HTTP/1.1 200 OK") < 5:
+                text += one.recv(1 << 16)
+
+
 def test_addresses_of_one_ipv6_network_are_one_client() -> None:
-    assert name_client(("2001:db8::1", 1, 0, 0)) == name_client(("2001:db8::ffff:2", 2, 0, 0))
-    assert name_client(("::ffff:192.0.2.1", 1, 0, 0)) == "192.0.2.1"
-    assert name_client(("fe80::1%eth0", 1, 0, 3)) == "fe80::/64"
+    assert name_client("2001:db8::1") == name_client("2001:db8::ffff:2")
+    assert name_client("::ffff:192.0.2.1") == "192.0.2.1"
+    assert name_client("fe80::1%eth0") == "fe80::/64"
+    assert name_client("unknown") == "unknown"

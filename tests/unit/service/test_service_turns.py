@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Thread
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 import httpx
 import pytest
@@ -22,6 +22,7 @@ from thetastream.stores import ParquetStore
 
 SLOW = "SELECT sum(a.range * b.range) AS s FROM range(9000000) a, range(9000000) b"
 QUERY = "/stores/pairs/query"
+HEALTH = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture
@@ -107,16 +108,33 @@ def test_a_client_that_leaves_while_another_question_ends_takes_no_place_away() 
     assert order == list("bc"), "a question that is cancelled does not use the turn of its client"
 
 
-def test_questions_of_clients_that_have_left_do_not_keep_the_service_busy(store: ParquetStore) -> None:
-    body = f'{{"sql": "{SLOW}"}}'.encode()
-    head = f"POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    sent = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+BODY = f'{{"sql": "{SLOW}"}}'
+ASKING = (
+    f"POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    f"Content-Length: {len(BODY)}\r\n\r\n{BODY}"
+)
+SUBSCRIBING = f"GET /stores/pairs/subscribe?sql={quote_plus(SLOW)} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param([ASKING], id="a question"),
+        # The event loop reads nothing more from such a client, so it did not notice that it left.
+        pytest.param([ASKING, HEALTH], id="a question, and a request behind it"),
+        pytest.param([SUBSCRIBING], id="a subscription, whose statement runs first over no rows"),
+    ],
+)
+def test_questions_of_clients_that_have_left_do_not_keep_the_service_busy(
+    store: ParquetStore, sent: list[str]
+) -> None:
     with connect(store, limits=Limits(questions=1)) as client:
         assert client.post(QUERY, json={"sql": "SELECT 1 AS x"}).json() == [{"x": 1}]
         for _ in range(40):
             with socket.create_connection((client.base_url.host, client.base_url.port)) as one:
-                one.sendall(sent)
-                time.sleep(0.01)
+                for part in sent:
+                    one.sendall(part.encode())
+                    time.sleep(0.02)
         began = time.monotonic()
         assert client.post(QUERY, json={"sql": "SELECT 2 AS x"}).json() == [{"x": 2}]
         assert time.monotonic() - began < 8

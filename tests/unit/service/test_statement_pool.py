@@ -31,7 +31,7 @@ from thetastream.core.stopping import Stop
 from thetastream.results.description import Description
 from thetastream.results.question import ask
 from thetastream.results.staged import Origin
-from thetastream.service import statement_pool
+from thetastream.service import sandbox, statement_pool
 from thetastream.service.bodies import ResponseMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
@@ -155,6 +155,25 @@ def test_functions_that_leave_no_trace_only_compute() -> None:
 def test_a_database_is_used_again_if_only_listed_functions_were_called(sql: str, is_traceless: bool) -> None:
     with duckdb.connect(":memory:") as database:
         assert leaves_no_trace(database, sql) == is_traceless
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT {' + '.join(['1'] * 900)} AS n",
+        f"SELECT {'NOT ' * 900}true AS n",
+        f"SELECT count(*) AS n FROM {'(SELECT * FROM ' * 300}results{')' * 300}",
+    ],
+    ids=["terms", "NOT", "subqueries"],
+)
+def test_a_statement_of_many_terms_ends_no_process(sql: str, capfd: pytest.CaptureFixture[str]) -> None:
+    pool = StatementPool(Limits(questions=1))
+    assert count(pool) == 1000
+    (worker,) = find_workers(pool)
+    assert pool.ask(ROWS, sql)["n"][0].as_py() in (900, 1000, True)
+    assert count(pool) == 1000
+    assert find_workers(pool) == [worker]
+    assert capfd.readouterr().err == ""
 
 
 def test_an_answer_has_its_types_and_order(pool: StatementPool) -> None:
@@ -348,21 +367,59 @@ def test_statements_do_not_wait_for_a_process_that_starts(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_a_process_that_cannot_start_fails_the_statements_that_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool, usual = StatementPool(LIMITS), statement_pool.Worker
+    pool, usual, started = StatementPool(LIMITS), statement_pool.Worker, []
 
     def fail(*arguments: Any) -> statement_pool.Worker:
+        started.append(1)
         raise OSError("no more processes")
 
     monkeypatch.setattr(statement_pool, "Worker", fail)
-    pool.prepare()  # Nobody waits for it.
+    with pytest.raises(QueryError, match=r"TOO_BUSY.*no process for the statement could start"):
+        pool.prepare()
+    # Clients cannot fill the log: no process is started in the moment after that.
     with ThreadPoolExecutor(3) as threads:
         asked = [threads.submit(count, pool) for _ in range(3)]
         for one in asked:
-            with pytest.raises(OSError, match="no more processes"):
+            with pytest.raises(QueryError, match="TOO_BUSY"):
                 one.result(60)
+    assert len(started) == len(caplog.records) == 1
+    assert "no more processes" in caplog.text
     monkeypatch.setattr(statement_pool, "Worker", usual)
+    monkeypatch.setattr(statement_pool, "PAUSE_S", 0)
+    assert count(pool) == 1000
+
+
+def test_a_process_that_never_gets_ready_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Statements waited for it for ever, and with them all other statements."""
+    (tmp_path / "asleep.py").write_text("import time\ntime.sleep(600)")
+    with monkeypatch.context() as patch:
+        patch.setattr(sandbox, "__file__", str(tmp_path / "asleep.py"))
+        patch.setattr(statement_pool, "START_S", 1.0)
+        pool = StatementPool(LIMITS)
+        with pytest.raises(QueryError, match="TOO_BUSY"):
+            count(pool)
+    assert not [one for one in psutil.Process().children() if str(tmp_path / "asleep.py") in one.cmdline()]
+
+
+def test_a_client_that_leaves_does_not_wait_for_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_start, is_starting, usual = Event(), Event(), statement_pool.Worker
+
+    def start_slowly(*arguments: Any) -> statement_pool.Worker:
+        is_starting.set()
+        assert may_start.wait(60)
+        return usual(*arguments)
+
+    monkeypatch.setattr(statement_pool, "Worker", start_slowly)
+    pool, stop = StatementPool(LIMITS), Stop()
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(pool.encode, ROWS, "SELECT 1", JSON, None, stop)
+        assert is_starting.wait(60)
+        stop.set()
+        with pytest.raises(QueryError, match="TOO_BUSY"):
+            asked.result(60)
+    may_start.set()
     assert count(pool) == 1000
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,6 +22,9 @@ from thetastream.results.backend import make_unreachable
 from thetastream.results.store import Store
 from thetastream.runtime.control.newest_offset import list_joins
 from thetastream.stores import REGISTRY, name_store, read_store
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (the name of a variable)
 """The environment variable that may hold the token."""
@@ -152,15 +156,28 @@ def serve(arguments: argparse.Namespace) -> int:
     if not is_local and arguments.tls_cert is None and arguments.proxy is None:
         what = f"everybody between a client and host {arguments.host} can read the token and the answers"
         print(f"thetastream: {what}: pass --tls-cert and --tls-key", file=sys.stderr)
-    with open_port(arguments.host, arguments.port) as port, suppress(KeyboardInterrupt):
-        scheme = "http" if arguments.tls_cert is None else "https"
-        print(f"The page is {write_address(scheme, arguments.host, port.getsockname()[1])}", flush=True)
+    # A port that is taken is known before a process starts.
+    open_port(arguments.host, arguments.port).close()
+    with suppress(KeyboardInterrupt):
         if stores:
-            app.state.prepare()
-            limiting = find_protections().describe(list_folders(stores))
-            print(f"The system limits the processes of statements. {limiting}", flush=True)
-        server.listen(port)
+            prepare_statements(app)
+        with open_port(arguments.host, arguments.port) as port:
+            scheme = "http" if arguments.tls_cert is None else "https"
+            print(f"The page is {write_address(scheme, arguments.host, port.getsockname()[1])}", flush=True)
+            if stores:
+                limiting = find_protections().describe(list_folders(stores))
+                print(f"The system limits the processes of statements. {limiting}", flush=True)
+            server.listen(port)
     return 0
+
+
+def prepare_statements(app: "FastAPI") -> None:
+    """Start the first process for statements, so that the first question does not wait for it."""
+    try:
+        app.state.prepare()
+    except QueryError:
+        what = "no process for statements could start, for the reason above"
+        print(f"thetastream: {what}: the service answers questions without a statement only", file=sys.stderr)
 
 
 def write_address(scheme: str, host: str, port: int) -> str:
