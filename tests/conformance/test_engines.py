@@ -101,7 +101,14 @@ FOLD = Fold(((Side.LEFT, "id"),), (Measure(MatchCount()),))
 FAMILIES: dict[str, Family] = {
     **{
         repr(model): Family(TwoStreamSpec(UNIT, model), PAIRS)
-        for model in (Biclique((2, 3)), Biclique(4, 2), Split(3), Matrix(2, 2), Chain(3, fast_forward=True))
+        for model in (
+            Biclique((2, 3)),
+            Biclique((2, 3), capacities=(3, 1, 1, 2, 1)),
+            Biclique(4, 2),
+            Split(3),
+            Matrix(2, 2),
+            Chain(3, fast_forward=True),
+        )
     },
     **{
         repr(model): Family(multiway(model), PAIRS)

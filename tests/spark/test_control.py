@@ -87,6 +87,39 @@ def test_a_cheaper_model_is_chosen_by_the_statistics_of_the_running_query(
         three.rechoose(run.query)
 
 
+def test_units_of_different_strength_store_shares_in_proportion(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first left unit seems to be three times as strong as the second one."""
+    run = Controlled(spark, tmp_path)
+    run.start(th.Biclique((2, 1)), max_units=3)
+    run.add()
+    handle = th.control(run.query)
+    with pytest.raises(QueryError, match="BAD_REQUEST"):
+        handle.balance(0.5)
+    with pytest.raises(QueryError, match=r"BAD_REQUEST.*needs the running query"):
+        th.control(tmp_path / "checkpoint").balance()
+    units = [{"unit": unit, "held": 90, "busy_ms": ms} for unit, ms in enumerate((10, 30, 20))]
+    epochs = [{"join": handle.name, "left": 1, "right": 0, "units": units}]
+    monkeypatch.setattr("thetastream.joins.handle.metrics", lambda _: epochs)
+    assert handle.balance(1.6) is None
+    assert handle.balance() == (1.5, 0.5, 1.0)
+    monkeypatch.undo()
+    (generation,) = run.run_until(lambda status: status["version"] == 1)["generations"]
+    assert generation["model"] == "Biclique(units=(2, 1), capacities=(1.5, 0.5, 1.0))"
+    assert generation["units"] == [0, 1, 2]
+    began = th.metrics(run.query)[-1]["epoch"]
+    run.add(200)
+    stored = [
+        sum(one["units"][unit]["stored"] for one in th.metrics(run.query) if one["epoch"] > began)
+        for unit in range(3)
+    ]
+    assert stored[0] + stored[1] == stored[2]
+    assert stored[0] > 1.8 * stored[1] > 0
+    run.query.stop()
+    assert run.found == run.expect()
+
+
 @pytest.mark.slow
 def test_tuples_of_the_full_history_move(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

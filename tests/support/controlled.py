@@ -218,7 +218,12 @@ def draw_request(rng: random.Random, model: Model, kind: str) -> Request:
         # As a policy scales one subgroup.
         sizes = [len(units) for units in model.groups]
         sizes[rng.randrange(len(sizes))] = rng.randint(1, 3)
-        return Request(model=model.resized(sizes))
+        resized = model.resized(sizes)
+        chance = random.Random(repr(sizes))
+        if chance.random() < 0.5:
+            drawn = tuple(chance.choice((1, 1, 2.5, 9)) for _ in range(sum(sizes)))
+            resized = replace(resized, capacities=drawn)
+        return Request(model=resized)
     if isinstance(model, type(other)) and (isinstance(model, Chain) or rng.random() < 0.6):
         return Request(sizes={name: getattr(other, name) for name in model.sizes})
     return Request(model=other)

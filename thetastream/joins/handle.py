@@ -11,6 +11,7 @@ from thetastream.core.errors import QueryError
 from thetastream.core.folder import hide_secrets
 from thetastream.core.html import render_facts, render_rows
 from thetastream.models.base import Model
+from thetastream.runtime.control.balance import measure_capacities
 from thetastream.runtime.control.newest_offset import (
     NewestOffset,
     find_join,
@@ -22,6 +23,9 @@ from thetastream.runtime.control.policies import Policy, encode_policy
 from thetastream.runtime.control.request import NO_POLICY, Request
 from thetastream.spark.observe.metrics import metrics, refuse_no_query
 
+BALANCED_EPOCHS = 20
+"""How many of the last epochs with tuples ``ControlHandle.balance`` reads."""
+
 
 class ControlHandle:
     """A handle on a join that runs with ``max_units``. ``th.control`` makes it."""
@@ -31,7 +35,7 @@ class ControlHandle:
         self._join = join
         self._find()
 
-    def scale(self, model: Model | None = None, **sizes: int | tuple[int | tuple[int, ...], ...]) -> str:
+    def scale(self, model: Model | None = None, **sizes: int | tuple[float | tuple[int, ...], ...]) -> str:
         """Ask for other units. The change takes effect in the second epoch from now, and nothing restarts.
 
         If each tuple is answered (``how=``), the new units take over when a window has passed. In an ordered
@@ -46,8 +50,8 @@ class ControlHandle:
         model : Model, optional
             Another model of two streams, such as ``th.Matrix(2, 2)``.
         sizes
-            New sizes of the model: ``units`` and ``subgroups`` of ``th.Biclique``, ``cores`` of ``th.Split``,
-            ``rows`` and ``columns`` of ``th.Matrix``, ``nodes`` of ``th.Ring``.
+            New sizes of the model: ``units``, ``subgroups`` and ``capacities`` of ``th.Biclique``, ``cores``
+            of ``th.Split``, ``rows`` and ``columns`` of ``th.Matrix``, ``nodes`` of ``th.Ring``.
 
         Returns
         -------
@@ -67,6 +71,53 @@ class ControlHandle:
         if model is None and not sizes:
             raise QueryError("BAD_REQUEST", "scale must name a size or a model, as in scale(units=(4, 2))")
         return self.request(Request(sizes, model))
+
+    def balance(self, factor: float = 1.2) -> tuple[float, ...] | None:
+        """Measure how strong the units of a biclique are, and ask for shares in proportion.
+
+        Some units may be on a slower machine, or on a core that others use too. They then work longer than
+        others with as many tuples, and epochs wait for them. This divides what each unit holds by the time
+        that it works, and asks for these ``capacities``. No stored tuple moves: shares of new tuples change,
+        and what units hold follows over the length of a window. Call it from time to time, in the process of
+        the query. Other units (``scale``, ``follow``) are equally strong until it is called again.
+
+        Parameters
+        ----------
+        factor : float
+            Nothing is asked for if no unit works more than so many times as long as the mean of the units of
+            its subgroup.
+
+        Returns
+        -------
+        tuple of float or None
+            The capacities that were asked for; None if the units work equally long.
+
+        Raises
+        ------
+        QueryError
+            CANNOT_SCALE if the model is no biclique. BAD_REQUEST if ``factor`` is less than 1, or this handle
+            has a checkpoint and not a running query. NOTHING_MEASURED if a unit has not worked yet.
+
+        Examples
+        --------
+        >>> import thetastream as th
+        >>> th.control(query).balance()  # doctest: +SKIP
+        """
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 1:
+            raise QueryError("BAD_REQUEST", f"factor must be a number of at least 1, not {factor!r:.200}")
+        if isinstance(self._target, str | Path):
+            what = "balance needs the running query, because a checkpoint does not have its counters"
+            raise QueryError("BAD_REQUEST", f"{what}; call th.control(query).balance() in its process")
+        newest = self.plan.target
+        if "capacities" not in newest.model.sizes:
+            what = f"units of {newest.model!r} cannot have shares of different sizes"
+            raise QueryError("CANNOT_SCALE", f"{what}; only those of th.Biclique can")
+        join = self.name
+        epochs = [one for one in metrics(self._target) if one["join"] == join and one["left"] + one["right"]]
+        found = measure_capacities(newest.model, newest.slots, epochs[-BALANCED_EPOCHS:], factor)
+        if found is not None:
+            self.scale(capacities=found)
+        return found
 
     def shed(self, factor: float) -> str:
         """Ask the load shedder to drop at least this share of the tuples, until another request.

@@ -191,6 +191,11 @@ class Model(ABC):
         resized: Model = replace(self, **{name: sizes[0]})  # type: ignore[type-var]
         return resized
 
+    def with_sizes(self, **sizes: object) -> "Model":
+        """Return the model with new values of some of its ``sizes``."""
+        changed: Model = replace(self, **sizes)  # type: ignore[type-var]
+        return changed
+
     def shared_kind(self, unit: int) -> str | None:
         """Name the kind of a unit that may work for several generations of units at once.
 

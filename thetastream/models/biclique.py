@@ -17,6 +17,7 @@ from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.models.base import Hashes, Model, Route, is_positive, read_positive_pair, split
+from thetastream.models.capacities import read_capacities, share_turns
 from thetastream.models.drawing import Drawing, columns
 from thetastream.models.subgroups import (
     Routing,
@@ -74,12 +75,17 @@ class Biclique(Model):
         What names subgroups: ``hash`` of the values that equalities compare, or ``range`` of the keys of a
         band, as in ``abs(a.x - b.x) <= 3``. ``auto`` is random routing for one subgroup. Otherwise it is the
         hash if the condition has an equality, and the range if it has none.
+    capacities : tuple of float, optional
+        How strong the units are: a positive number for each unit, first those of the left side. Of the tuples
+        of its subgroup, a unit stores a share in proportion to its number. Units are equally strong by
+        default. ``th.control(query).balance()`` measures these numbers.
 
     Raises
     ------
     QueryError
         BAD_UNITS or BAD_SUBGROUPS if a count is not a positive integer, or if there are more subgroups than
-        units. BAD_ROUTING if the routing is unknown or contradicts the number of subgroups.
+        units. BAD_ROUTING if the routing is unknown or contradicts the number of subgroups. BAD_CAPACITIES if
+        there is not one positive number for each unit.
 
     Examples
     --------
@@ -94,8 +100,9 @@ class Biclique(Model):
     units: tuple[Units, Units] | int = (1, 1)
     subgroups: tuple[int, int] | int = (1, 1)
     routing: Routing = "auto"
+    capacities: tuple[float, ...] | None = None
     name: ClassVar[str] = "biclique"
-    sizes: ClassVar[tuple[str, ...]] = ("units", "subgroups")
+    sizes: ClassVar[tuple[str, ...]] = ("units", "subgroups", "capacities")
 
     def __post_init__(self) -> None:
         units, subgroups = _read_units(self.units), read_positive_pair(self.subgroups)
@@ -124,6 +131,7 @@ class Biclique(Model):
         check_routing(self.routing, subgroups)
         object.__setattr__(self, "units", units)
         object.__setattr__(self, "subgroups", subgroups)
+        object.__setattr__(self, "capacities", read_capacities(self.capacities, self.n_units))
 
     @classmethod
     def variants(
@@ -146,7 +154,8 @@ class Biclique(Model):
     def __repr__(self) -> str:
         subgroups = f", subgroups={self.subgroups}" if self.needs_places else ""
         routing = f", routing={self.routing!r}" if self.routing != "auto" else ""
-        return f"Biclique(units={self.units}{subgroups}{routing})"
+        capacities = f", capacities={self.capacities}" if self.capacities is not None else ""
+        return f"Biclique(units={self.units}{subgroups}{routing}{capacities})"
 
     @property
     def per_side(self) -> tuple[int, int]:
@@ -186,6 +195,9 @@ class Biclique(Model):
         """Yield (number of a unit among those of its side, rows that it stores)."""
         assert isinstance(self.units, tuple)
         units = self.units[side]
+        if self.capacities is not None and self.per_side[side] > 1:
+            yield from self._split_by_capacity(side, hashes)
+            return
         if not isinstance(units, tuple):
             yield from split_by_unit(units, self.n_subgroups[side], hashes)
             return
@@ -193,6 +205,21 @@ class Biclique(Model):
         group = hashes.places.own % len(sizes)
         first = np.cumsum(sizes) - sizes
         yield from split(first[group] + hashes.tuples % sizes[group], int(sizes.sum()))
+
+    def _split_by_capacity(self, side: Side, hashes: Hashes) -> Iterator[tuple[int, Int64s]]:
+        """Yield what ``_split`` yields, if units are not equally strong."""
+        assert self.capacities is not None
+        groups, numbers = self._list_side(side), hashes.tuples
+        start = self.per_side[0] if side is Side.RIGHT else 0
+        group = np.zeros(len(numbers), dtype=np.int64)
+        if len(groups) > 1:
+            group = hashes.places.own % len(groups)
+        units = np.empty(len(numbers), dtype=np.int64)
+        for number, members in enumerate(groups):
+            turns = share_turns(tuple(self.capacities[unit] for unit in members))
+            rows = np.flatnonzero(group == number)
+            units[rows] = np.array(members)[turns[numbers[rows] % len(turns)]] - start
+        yield from split(units, self.per_side[side])
 
     def _list_side(self, side: Side) -> tuple[tuple[int, ...], ...]:
         """List the units of each subgroup of a side.
@@ -228,7 +255,17 @@ class Biclique(Model):
         """
         d = self.n_subgroups[0]
         left, right = (one[0] if len(one) == 1 else tuple(one) for one in (sizes[:d], sizes[d:]))
-        return replace(self, units=(left, right))
+        return self.with_sizes(units=(left, right))
+
+    def with_sizes(self, **sizes: object) -> "Biclique":
+        """Return the model with other sizes. Other units are equally strong, unless capacities are given.
+
+        >>> model = Biclique((2, 1), capacities=(2, 1, 1))
+        >>> model.with_sizes(units=(3, 1)), model.with_sizes(capacities=(1, 3, 1))
+        (Biclique(units=(3, 1)), Biclique(units=(2, 1), capacities=(1, 3, 1)))
+        """
+        capacities = self.capacities if sizes.keys() <= {"capacities"} else None
+        return replace(self, **{"capacities": capacities, **sizes})  # type: ignore[arg-type]
 
     def shared_kind(self, unit: int) -> str | None:
         (side,) = self.stores(unit)
@@ -248,4 +285,6 @@ class Biclique(Model):
         routing = "random routing by tuple hash"
         if self.needs_places:
             routing = f"{d} and {e} subgroups by {describe_routing(self.routing)}, spread inside"
+        if self.capacities is not None:
+            routing += f", shares as {', '.join(f'{one:g}' for one in self.capacities)}"
         return f"biclique: {m} unit(s) store left, {n} store right, {routing}"

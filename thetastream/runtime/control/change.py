@@ -161,11 +161,10 @@ def find_target(model: Model, request: Request) -> Model:
         what = f"can change {', '.join(model.sizes)}" if model.sizes else "cannot scale while it runs"
         raise QueryError("CANNOT_SCALE", f"{model!r} {what}, not {', '.join(unknown)}")
     try:
-        resized: Model = replace(model, **request.sizes)  # type: ignore[type-var]
+        return model.with_sizes(**request.sizes)
     except QueryError as error:
         kept = f"sizes change nothing else of {model!r}; to change more, name the whole new model"
         raise QueryError(error.condition, f"{error.message}; {kept}") from error
-    return resized
 
 
 def _check_model(before: Model, model: Model, rules: Rules) -> None:

@@ -1,0 +1,72 @@
+"""Measures how strong units are, so that their load can be even in time and not in tuples.
+
+    capacity(u) = tuples that u holds / time that u works       both summed over epochs
+
+A unit compares each tuple of the other stream with what it holds, so its work grows with what it holds. The
+time of a weak unit, on a slow machine or on a core that others use too, grows faster. If shares follow these
+capacities, all units of a group work equally long: they hold s(u) in proportion to s(u) / t(u) only if all
+t(u) are equal. What a unit holds follows its share as tuples expire, over the length of a window. The
+capacity does not depend on this, because it divides by what the unit holds now.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from thetastream.core.errors import QueryError
+from thetastream.models.base import Model
+
+WEAKEST = 1 / 16
+"""The smallest capacity, as a part of the largest one of the group."""
+
+
+def measure_capacities(
+    model: Model, slots: Sequence[int], epochs: Iterable[Mapping[str, Any]], factor: float
+) -> tuple[float, ...] | None:
+    """Measure the capacities of all units; None if their work is even enough.
+
+    Parameters
+    ----------
+    model : Model
+        The newest model.
+    slots : sequence of int
+        The slots of its units.
+    epochs : iterable of mapping
+        The counters of epochs, as ``th.metrics`` returns them.
+    factor : float
+        Work is even enough if no unit works more than this many times as long as the mean of its group.
+
+    Raises
+    ------
+    QueryError
+        NOTHING_MEASURED if a unit has not held tuples and worked for a millisecond.
+
+    Examples
+    --------
+    >>> from thetastream.models import Biclique
+    >>> units = [{"unit": 0, "held": 90, "busy_ms": 10}, {"unit": 1, "held": 90, "busy_ms": 30}]
+    >>> units += [{"unit": 2, "held": 50, "busy_ms": 9}]
+    >>> measure_capacities(Biclique((2, 1)), (0, 1, 2), [{"units": units}], 1.2)
+    (1.5, 0.5, 1.0)
+    >>> measure_capacities(Biclique((2, 1)), (0, 1, 2), [{"units": units}], 1.6) is None
+    True
+    """
+    held, busy_ms = dict.fromkeys(slots, 0), dict.fromkeys(slots, 0)
+    for epoch in epochs:
+        for unit in epoch["units"]:
+            if unit["unit"] in held:
+                held[unit["unit"]] += unit["held"]
+                busy_ms[unit["unit"]] += unit["busy_ms"]
+    idle = [slot for slot in slots if not held[slot] or not busy_ms[slot]]
+    if idle:
+        what = f"capacities need epochs in which every unit works, and unit {idle[0]} has not worked yet"
+        raise QueryError("NOTHING_MEASURED", what)
+    found = [1.0] * len(slots)
+    is_even = True
+    for units in model.groups:
+        times = [busy_ms[slots[unit]] for unit in units]
+        is_even = is_even and max(times) * len(times) <= factor * sum(times)
+        rates = [held[slots[unit]] / busy_ms[slots[unit]] for unit in units]
+        rates = [max(rate, max(rates) * WEAKEST) for rate in rates]
+        for unit, rate in zip(units, rates, strict=True):
+            found[unit] = round(rate * len(rates) / sum(rates), 3)
+    return None if is_even else tuple(found)
