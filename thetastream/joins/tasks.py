@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.families.chain import CHAIN
-from thetastream.families.options import TaskOptions, read_options
+from thetastream.families.options import SESSION_PREFIX, TaskOptions, read_options
 from thetastream.families.pairs.choose import (
     Choose,
     ChosenModel,
@@ -28,7 +28,7 @@ from thetastream.joins.ask.streams import StreamInput, read_frames, refuse_table
 from thetastream.joins.joined import PlannedInput, UnitsJoin
 from thetastream.joins.plan import Plan
 from thetastream.models.base import Model, ModelName
-from thetastream.spark.session.configure import count_partitions
+from thetastream.spark.session.configure import count_partitions, read_settings
 
 OWN_OPTIONS = ("index", "archive_period")
 """The options that each task of ``th.join_many`` may have of its own."""
@@ -96,7 +96,8 @@ def plan_tasks(
     frames = read_frames(streams)
     refuse_tables(frames)
     frame = next(iter(frames.values()))
-    given, problems = read_options(options, frame.sparkSession.conf.getAll, TaskOptions)
+    of_session = read_settings(frame.sparkSession, SESSION_PREFIX)
+    given, problems = read_options(options, of_session, TaskOptions)
     if len(frames) != 2:
         raise QueryError(
             "STREAM_COUNT", f"tasks share two streams, not {len(frames)} ({', '.join(frames)}); use th.join"

@@ -15,7 +15,7 @@ from thetastream.core.how import HOWS, INNER, How, Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.changes import answer_early, find_changes_problems, find_versions_problems
-from thetastream.families.options import EARLY, JoinOptions, Options, read_options
+from thetastream.families.options import EARLY, SESSION_PREFIX, JoinOptions, Options, read_options
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.beside_tables import fit_to_tables
@@ -30,7 +30,7 @@ from thetastream.joins.ask.validity import find_valid_from, write_validity
 from thetastream.joins.ask.window import read_window
 from thetastream.models.base import Model
 from thetastream.models.replicated import Replicated
-from thetastream.spark.session.configure import count_partitions
+from thetastream.spark.session.configure import count_partitions, read_settings
 
 Value = TypeVar("Value")
 
@@ -84,9 +84,8 @@ def read_request(
     spark = next(iter(frames.values())).sparkSession
     # 1. Read the kind of the join and the options, and leave out what tables cannot have.
     kind, problems = read_how(how), _Problems()
-    asked = problems.keep(
-        fit_to_tables(frames, within, model, problems.keep(read_options(options, spark.conf.getAll, door)))
-    )
+    read_given = problems.keep(read_options(options, read_settings(spark, SESSION_PREFIX), door))
+    asked = problems.keep(fit_to_tables(frames, within, model, read_given))
     within, given, chosen = asked.within, asked.given, asked.given.values
     # 2. Read the inputs and the condition.
     shown = problems.keep(read_shown(chosen.get("columns"), frames, kind))

@@ -45,12 +45,12 @@ def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame
     metrics must be unique in a Spark query. ``plan`` describes the join by plain values. It is reported with
     the counters, so that a reader knows which join they describe.
     """
-    units = F.collect_list(COUNTERS).alias("units")
+    units = F.expr(f"collect_list({COUNTERS}) AS units")
     # With max(), Spark would copy this text for each row. A set costs nothing for rows that are results.
-    text = F.when(F.col(COUNTERS).isNotNull(), F.lit(json.dumps(plan)))
-    plans = F.collect_set(text).alias("plan")
+    text = f"CAST(X'{json.dumps(plan).encode().hex()}' AS STRING)"
+    plans = F.expr(f"collect_set(CASE WHEN {COUNTERS} IS NOT NULL THEN {text} END) AS plan")
     observed = results.observe(f"{PREFIX}_{join}_{uuid.uuid4().hex}", units, plans)
-    return observed.where(F.col(COUNTERS).isNull())
+    return observed.where(f"{COUNTERS} IS NULL")
 
 
 def metrics(query: Any) -> list[dict[str, Any]]:

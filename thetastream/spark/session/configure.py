@@ -309,6 +309,15 @@ def is_local(spark: SparkSession) -> bool:
     return (spark.conf.get("spark.master", "local") or "local").startswith("local")
 
 
+def read_settings(spark: SparkSession, prefix: str) -> dict[str, str]:
+    """Read the settings of a session whose keys begin with a text."""
+    # On a classic session, each setting takes two calls to the JVM, and few sessions have one of ours.
+    known = getattr(spark.conf, "_jconf", None)
+    if known is not None and prefix not in known.getAllAsJava().toString():
+        return {}
+    return {key: value for key, value in spark.conf.getAll.items() if key.startswith(prefix)}
+
+
 def read_meaning(spark: SparkSession) -> dict[str, str]:
     """Read the settings that change the values of expressions; they must not change for a checkpoint."""
     return {key: str(spark.conf.get(key)) for key in MEANING}
