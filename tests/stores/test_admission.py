@@ -74,6 +74,30 @@ def test_a_new_store_under_an_old_checkpoint_is_refused(store: Store, checkpoint
         commit(store, checkpoint, 2)
 
 
+def test_a_stopped_query_whose_store_lacks_an_epoch_does_not_start(store: Store, checkpoint: Path) -> None:
+    """Without new input it would run no epoch, and end without a word beside an empty store."""
+    writer = Writer(str(checkpoint))
+    store.admit(writer)
+    (checkpoint / "metadata").write_text('{"id": "q"}')
+    (checkpoint / "commits").mkdir()
+    for epoch in range(2):
+        (checkpoint / "commits" / str(epoch)).write_text("v1")
+        (checkpoint / "commits" / f".{epoch}.crc").write_text("")
+    with pytest.raises(StoreError, match=r"STORE_BEHIND.*no epoch of the query.*epoch 0 would be missing"):
+        store.admit(writer)
+    assert commit(store, checkpoint, 0)
+    with pytest.raises(StoreError, match=r"STORE_BEHIND.*up to 0 of the query.*epoch 1 would be missing"):
+        store.admit(writer)
+    # An epoch that only gave the state other partitions has reached no sink.
+    write_epoch(checkpoint, 1, "0.json", number=0, partitions=3)
+    store.admit(writer)
+    # A fork has its state from the epochs of another query.
+    (checkpoint / "metadata").write_text('{"id": "fork"}')
+    (checkpoint / FORKED_AT).write_text(json.dumps({"query": "q", "epoch": 1}))
+    Writer(str(checkpoint))
+    store.admit(Writer(str(checkpoint)))
+
+
 def test_an_epoch_that_only_changes_the_partitions_is_not_missed(store: Store, checkpoint: Path) -> None:
     assert commit(store, checkpoint, 0)
     write_epoch(checkpoint, 1, "0.json", number=0, partitions=3)

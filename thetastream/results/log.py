@@ -135,7 +135,8 @@ class Log:
         """
         if self.find_text(0) is None and self.find_newest() < 0:
             what = f"{self._name} must hold results of th.write, and it has no log of commits"
-            raise StoreError("NO_STORE", what)
+            hint = 'a job writes one with store = "parquet", and plain files with format = "parquet"'
+            raise StoreError("NO_STORE", f"{what}; {hint}")
         return self.read(0)
 
     def read_after(self, version: int, seal: str) -> Iterator[dict[str, Any]]:

@@ -48,7 +48,14 @@ from thetastream.results.upkeep import (
     read_span_us,
     verify,
 )
-from thetastream.results.writer import UNKNOWN_WRITER, Writer, find_predecessor, is_new, refuse_second
+from thetastream.results.writer import (
+    UNKNOWN_WRITER,
+    Writer,
+    find_predecessor,
+    is_new,
+    refuse_behind,
+    refuse_second,
+)
 
 SHOWN_SNAPSHOTS = 8
 """The number of snapshots that a notebook shows of a store."""
@@ -208,9 +215,11 @@ class Store(ABC):
         Raises
         ------
         StoreError
-            STORE_IN_USE.
+            STORE_IN_USE; STORE_BEHIND if the query has committed an epoch that the store lacks.
         """
-        refuse_second(self.name, self.read_ledger()[2], writer.read_query(), writer)
+        ledger, query = self.read_ledger()[2], writer.read_query()
+        refuse_second(self.name, ledger, query, writer)
+        refuse_behind(self.name, ledger, query, writer)
 
     # Upkeep
 

@@ -14,6 +14,7 @@ m = n        the same input: nothing is to do, because Spark runs an epoch again
 m < n        the checkpoint is older than the store
 m = n + 1    the next epoch
 m > n + 1    the store is older than the checkpoint, unless the epochs between them read no input
+             Before the query starts, m is the last epoch that Spark has committed
 no epoch n   the query is new. m must be 0, and the store must have no results of other queries. If the query
              is a fork, m is the epoch after the last one of the old query. In the store of the old query it
              takes its place: results go on under the new condition, and the old query may add no more
@@ -72,6 +73,17 @@ class Writer:
             return str(json.loads(self._folder.read("metadata"))["id"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
             return None
+
+    def list_committed(self) -> list[int]:
+        """List the epochs that Spark has committed, oldest first; none if the checkpoint cannot be read.
+
+        Spark keeps the last ones only.
+        """
+        try:
+            names = self._folder.list_files("commits")
+        except (OSError, pa.ArrowException):
+            return []
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def compute_digest(self, epoch: int) -> str | None:
         """Compute a digest of the input of an epoch; None if the checkpoint cannot be read.
@@ -163,12 +175,39 @@ def is_new(store: str, ledger: Ledger, query: str, this: CommittedEpoch, writer:
     between = range(last.epoch + 1, this.epoch)
     missing = next((epoch for epoch in between if not writer.reads_no_input(epoch)), None)
     if missing is not None:
-        has = f"epochs up to {last.epoch}" if query in ledger.queries else "no epoch"
-        what = f"{store} has the results of {has} of the query, and the query runs epoch {this.epoch}"
-        why = f"the results of epoch {missing} would be missing for ever, because the store is older than "
-        why += f"the checkpoint {this.checkpoint or ''}".rstrip()
-        raise StoreError("STORE_BEHIND", f"{what}: {why}, or another store was written before. {BACKUP}")
+        runs = f"the query runs epoch {this.epoch}"
+        raise _make_behind(store, ledger, query, last.epoch, missing, runs, this.checkpoint)
     return True
+
+
+def refuse_behind(store: str, ledger: Ledger, query: str | None, writer: Writer) -> None:
+    """Raise if a stopped query has committed an epoch that the store lacks. ``query`` is None if it is new.
+
+    Without new input, the query would run no epoch, and nobody would see that the store has been removed.
+
+    Raises
+    ------
+    StoreError
+        STORE_BEHIND.
+    """
+    if query is None:
+        return
+    known, ancestor = ledger.queries.get(query), writer.ancestor
+    last = known.epoch if known is not None else -1 if ancestor is None else ancestor.epoch
+    for epoch in writer.list_committed():
+        if epoch > last and not writer.reads_no_input(epoch):
+            runs = f"the checkpoint has epoch {epoch}"
+            raise _make_behind(store, ledger, query, last, epoch, runs, writer.place)
+
+
+def _make_behind(
+    store: str, ledger: Ledger, query: str, last: int, missing: int, runs: str, checkpoint: str | None
+) -> StoreError:
+    has = f"epochs up to {last}" if query in ledger.queries else "no epoch"
+    what = f"{store} has the results of {has} of the query, and {runs}"
+    why = f"the results of epoch {missing} would be missing for ever, because the store is older than "
+    why += f"the checkpoint {checkpoint or ''}".rstrip()
+    return StoreError("STORE_BEHIND", f"{what}: {why}, or another store was written before. {BACKUP}")
 
 
 def refuse_second(store: str, ledger: Ledger, query: str | None, writer: Writer) -> None:
