@@ -79,6 +79,7 @@ def test_text_that_is_cast_or_constant_is_compared_with_a_number(streams):
     ("within", "condition", "words"),
     [
         ("ten minutes", "INVALID_DURATION", "ten minutes"),
+        ("1 minute ON a.x = b.y", "INVALID_DURATION", "the condition stands before WITHIN"),
         ("-5 minutes", "INVALID_DURATION", "negative"),
         ("1 month", "INVALID_DURATION", "months"),
         ("999999999 days", "INVALID_DURATION", ""),

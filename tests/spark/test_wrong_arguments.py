@@ -94,12 +94,33 @@ def test_a_frame_of_pandas_on_spark(rows: DataFrame) -> None:
     [
         ("a.id = b.id AND", "AND must stand between two conditions"),
         ("OR a.id = b.id", "OR must stand between two conditions"),
+        ("a.id = b.id && a.id > 1", "at or near '&'. Write AND"),
+        ("id", r'is in the streams a, b; if it is to be equal, write "a\.id = b\.id"'),
         ("haversine(a.id, a.id, b.id, b.id) < 9", r"th\.within_metres\(\"a\.lat\", .*\) compares distances"),
     ],
 )
 def test_what_a_wrong_condition_should_be(rows: DataFrame, on: str, expected: str) -> None:
     with pytest.raises(th.QueryError, match=expected):
         th.join({"a": rows, "b": rows}, on)
+
+
+def test_a_column_of_a_frame_does_not_name_its_stream(rows: DataFrame) -> None:
+    expected = r'AMBIGUOUS_COLUMN.*write a\.id or b\.id, as in th\.col\("a\.id"\): a column of a DataFrame'
+    with pytest.raises(th.QueryError, match=expected):
+        th.join({"a": rows, "b": rows}, rows.id == rows.id)
+
+
+@pytest.mark.parametrize(
+    ("type_", "made"),
+    [
+        ("STRING", r'F\.col\("ts"\)\.cast\("timestamp"\)'),
+        ("BIGINT", r'F\.timestamp_seconds\("ts"\), or F\.timestamp_millis\("ts"\)'),
+    ],
+)
+def test_an_event_time_that_is_no_time(rows: DataFrame, type_: str, made: str) -> None:
+    frame = rows.selectExpr(f"CAST(id AS {type_}) AS ts")
+    with pytest.raises(th.QueryError, match=rf"EVENT_TIME_TYPE.*not {type_}; compute one: .*{made}"):
+        th.with_watermark(frame, "ts", "1 minute")
 
 
 def test_a_misspelt_argument_of_local_session() -> None:

@@ -177,10 +177,11 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], name_key: Ca
             continue
         if len(found) > 1:
             choices = " or ".join(f"{alias}.{token.text}" for alias in found)
-            raise QueryError(
-                "AMBIGUOUS_COLUMN",
-                f"column {token.name!r} is in the streams {', '.join(found)}; write {choices}",
-            )
+            what = f"column {token.name!r} is in the streams {', '.join(found)}"
+            if len(phrase.tokens) == 1:
+                equal = " = ".join(f"{alias}.{token.text}" for alias in found[:2])
+                raise QueryError("AMBIGUOUS_COLUMN", f'{what}; if it is to be equal, write "{equal}"')
+            raise QueryError("AMBIGUOUS_COLUMN", f"{what}; write {choices}")
         alias = found[0] if found[0].isascii() else f"`{found[0]}`"
         splices.append((token.start, f"{alias}."))
     if not splices:

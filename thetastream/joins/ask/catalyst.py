@@ -260,7 +260,11 @@ class Catalyst:
         raise QueryError(
             "INVALID_DURATION",
             f"{what} ({text!r}) is no span of time"
-            + (hint_unit(text) or '; write it as in "1 day 2 hours" or "90s"'),
+            + (
+                "; the condition stands before WITHIN"
+                if re.search(r"\b(ON|WHERE|AND)\b", text, re.IGNORECASE)
+                else hint_unit(text) or '; write it as in "1 day 2 hours" or "90s"'
+            ),
         )
 
     def _frame(self, aliases: tuple[str, ...]) -> DataFrame:
@@ -326,7 +330,7 @@ class Catalyst:
             return QueryError(
                 name, f"{dangling[0].strip()} must stand between two conditions, in {text!r}", mark
             )
-        hint = ""
+        hint = " Write AND" if name == "SYNTAX" and "&&" in text else ""
         if name == "UNKNOWN_FUNCTION" and _DISTANCES.search(values.get("routineName", "")):
             hint = (
                 '; th.within_metres("a.lat", "a.lon", "b.lat", "b.lon", 100) compares distances on a sphere'

@@ -69,7 +69,8 @@ def read_condition(
                 texts.append(text)
                 found, refused = _read_sql(text, catalyst, streams)
             except QueryError as problem:
-                problems.append(problem)
+                is_unnamed = problem.condition == "AMBIGUOUS_COLUMN" and not isinstance(item, str)
+                problems.append(_explain_columns(problem) if is_unnamed else problem)
                 continue
             problems += refused
             phrases += found
@@ -118,6 +119,12 @@ def _read_sql(
         ]
     expanded = [part for conjunct in found for part in expand_conjunct(conjunct, aliases)]
     return expanded, problems
+
+
+def _explain_columns(problem: QueryError) -> QueryError:
+    """Say how a Column names its stream: ``trades.id`` of a DataFrame is only ``id``."""
+    what = f'{problem.message}, as in th.col("a.id"): a column of a DataFrame does not know its alias'
+    return QueryError(problem.condition, what, problem.mark)
 
 
 def _make_condition_error(item: object) -> QueryError:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import IntegralType, TimestampNTZType, TimestampType
 
 from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.columns import MARK
@@ -47,8 +48,8 @@ def with_watermark(
     Raises
     ------
     QueryError
-        STREAMS if ``df`` is no DataFrame. UNKNOWN_COLUMN, INVALID_DURATION, or MAILBOX if the folder is not
-        one that driver and workers share.
+        STREAMS if ``df`` is no DataFrame. UNKNOWN_COLUMN, EVENT_TIME_TYPE, INVALID_DURATION, or MAILBOX if
+        the folder is not one that driver and workers share.
 
     Examples
     --------
@@ -64,6 +65,7 @@ def with_watermark(
     if event_time not in df.columns:
         what = f"event_time names {event_time!r}, but the stream has the columns {', '.join(df.columns)}"
         raise QueryError("UNKNOWN_COLUMN", what)
+    refuse_other_type(df, event_time)
     marked = mark_event_time(df, event_time, delay)
     if idle_s is None or not df.isStreaming:
         return marked
@@ -73,6 +75,26 @@ def with_watermark(
     raise_problems(problems)
     delay_us = int(marked.schema[event_time].metadata[MARK]) * 1000
     return follow_others(df, event_time, write_delay(delay), delay_us, idle_s, folder)
+
+
+def refuse_other_type(df: DataFrame, event_time: str) -> None:
+    """Raise if a column is no time, and say how to make one of it.
+
+    Raises
+    ------
+    QueryError
+        EVENT_TIME_TYPE.
+    """
+    type_ = df.schema[event_time].dataType
+    if isinstance(type_, TimestampType | TimestampNTZType):
+        return
+    name = f'"{event_time}"'
+    if isinstance(type_, IntegralType):
+        made = f"F.timestamp_seconds({name}), or F.timestamp_millis({name}) if it counts milliseconds"
+    else:
+        made = f'F.col({name}).cast("timestamp")'
+    what = f"the event time {event_time!r} must be a TIMESTAMP, not {type_.simpleString().upper()}"
+    raise QueryError("EVENT_TIME_TYPE", f"{what}; compute one: df.withColumn({name}, {made})")
 
 
 def _read_idle(idle: Duration) -> float:
