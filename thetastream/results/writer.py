@@ -205,8 +205,8 @@ def _make_behind(
 ) -> StoreError:
     has = f"epochs up to {last}" if query in ledger.queries else "no epoch"
     what = f"{store} has the results of {has} of the query, and {runs}"
-    why = f"the results of epoch {missing} would be missing for ever, because the store is older than "
-    why += f"the checkpoint {checkpoint or ''}".rstrip()
+    why = f"the results of epoch {missing} would be missing for ever, because the store was removed, or "
+    why += f"is older than the checkpoint {checkpoint or ''}".rstrip()
     return StoreError("STORE_BEHIND", f"{what}: {why}, or another store was written before. {BACKUP}")
 
 
