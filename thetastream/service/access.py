@@ -13,6 +13,7 @@ import hmac
 import json
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,12 @@ class Door:
                 raise QueryError(
                     "BAD_VALUE", f"--audit must name a file that can be written: {error}"
                 ) from None
+            known = os.fstat(self._audit)
+            is_open = bool(known.st_mode & (stat.S_IWGRP | stat.S_IRWXO))
+            if stat.S_ISREG(known.st_mode) and (is_open or known.st_uid not in (os.geteuid(), 0)):
+                # It has the statements of all clients, and says who asked them.
+                what = f"--audit must name a file that others can neither read nor write, not {audit}"
+                raise QueryError("BAD_VALUE", f"{what}: call chmod 600 {audit}, or name a new file")
 
     def admit(self, request: Request, right: Right, store: str | None = None, **asked: Any) -> None:
         """Admit a request, or raise.
@@ -166,7 +173,7 @@ class Door:
         Raises
         ------
         QueryError
-            FORBIDDEN.
+            FORBIDDEN, or AUDIT_UNUSABLE if it cannot be written down.
         """
         grant = get_grant(request)
         is_admitted = right in grant.rights and (store is None or grant.sees(store))
@@ -189,7 +196,13 @@ class Door:
             **{name: value for name, value in asked.items() if value not in (None, {})},
         }
         # One write of a file in append mode: lines of several requests do not mix.
-        os.write(self._audit, f"{json.dumps(line, default=str)}\n".encode())
+        text = f"{json.dumps(line, default=str)}\n".encode()
+        try:
+            is_written = os.write(self._audit, text) == len(text)
+        except OSError as error:
+            raise QueryError("AUDIT_UNUSABLE", f"the file of --audit cannot be written: {error}") from None
+        if not is_written:
+            raise QueryError("AUDIT_UNUSABLE", "the file of --audit cannot be written: the disk is full")
 
 
 def get_grant(request: Request) -> Grant:

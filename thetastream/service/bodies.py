@@ -41,6 +41,7 @@ STATUS = {
     "CONTROL_UNUSABLE": 500,
     "STORE_DAMAGED": 500,
     "STORE_UNREACHABLE": 503,
+    "AUDIT_UNUSABLE": 503,
 }
 """The HTTP status of an error by its condition. All other errors have the status 400."""
 
@@ -71,6 +72,7 @@ OF_FILES = (
     "NO_METRICS",
     "NO_CHECKPOINT",
     "CONTROL_UNUSABLE",
+    "AUDIT_UNUSABLE",
 )
 """The conditions of errors of the files of the service."""
 KEPT = 100

@@ -9,13 +9,14 @@ import json
 import socket
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.runtime.control.plan import decode_model
@@ -26,6 +27,8 @@ State = Literal["running", "ended", "failed", "lost"]
 
 Entry = dict[str, Any]
 
+DAMAGES = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""The errors of lines that are damaged, or written by something else."""
 KEPT_EPOCHS = 300
 """The number of epochs of each join that stay in memory."""
 LARGEST_READ = 16 << 20
@@ -52,6 +55,8 @@ class EpochSummary(BaseModel):
 
 class StreamSummary(BaseModel):
     """The tuples that a stream brought in the epochs that are shown, and where it stands."""
+
+    model_config = ConfigDict(validate_assignment=True)
 
     timely: int = 0
     late: int = 0
@@ -209,27 +214,50 @@ class MetricsFile:
             self._add(line)
 
     def _add(self, line: bytes) -> None:
-        try:
-            entry = json.loads(line)
+        # What is no line may be a part of one: reading began inside it, or the disk was full when it was
+        # written. Or somebody else has written it.
+        with suppress(*DAMAGES):
+            entry = json.loads(line, parse_constant=_refuse_constant)
             self._queries.setdefault(str(entry["query"]), QueryLines()).add(entry)
-        except (ValueError, LookupError, TypeError):
-            # This is a part of a line: reading began inside it, or the disk was full when it was written.
-            return
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse a number that JSON does not have, because no answer can have it."""
+    raise ValueError(name)
 
 
 def describe_query(name: str, state: State, lines: QueryLines, n_epochs: int) -> RunningQuery:
     """Describe a query with the last ``n_epochs`` epochs of each of its joins."""
-    joins = [_describe_join(name, join, list(epochs), n_epochs) for join, epochs in lines.joins.items()]
+    joins = [_describe_whole(name, join, list(epochs), n_epochs) for join, epochs in lines.joins.items()]
     return RunningQuery(
         name=name,
         host=lines.host,
         state=state,
-        since=lines.since,
+        since=_read_text(lines.since),
         restarts=lines.restarts,
-        ended=lines.ended,
-        error=lines.error,
-        joins=joins,
+        ended=_read_text(lines.ended),
+        error=_read_text(lines.error),
+        joins=[one for one in joins if one is not None],
     )
+
+
+def _read_text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _describe_whole(query: str, join: str, entries: list[Entry], n_epochs: int) -> RunningJoin | None:
+    """Describe one join of a query by those of its epochs whose lines are whole; None if none is."""
+    with suppress(*DAMAGES):
+        return _describe_join(query, join, entries, n_epochs)
+    whole: list[Entry] = []
+    for entry in entries:
+        with suppress(*DAMAGES):
+            _describe_join(query, join, [entry], 1)
+            _describe_join(query, join, [*whole[-1:], entry], 1)
+            whole.append(entry)
+    with suppress(*DAMAGES):
+        return _describe_join(query, join, whole, n_epochs)
+    return None
 
 
 def _describe_join(query: str, join: str, entries: Sequence[Entry], n_epochs: int) -> RunningJoin:

@@ -24,7 +24,10 @@ def make_app(folder: Path) -> FastAPI:
     store.describe(HELD)
     add_epoch(store, 0, 1, 2)
     MetricLines(folder / "metrics.jsonl").write("q", make_entry())
-    return build_app({"pairs": store}, metrics=[folder / "metrics.jsonl"], limits=Limits(seconds=5))
+    service = build_app({"pairs": store}, metrics=[folder / "metrics.jsonl"], limits=Limits(seconds=5))
+    # A request may take 10 s, and on a busy machine the first process takes longer to start.
+    service.state.prepare()
+    return service
 
 
 @pytest.mark.parametrize("mode", ["positive", "negative"])

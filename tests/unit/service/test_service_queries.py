@@ -2,15 +2,17 @@
 
 import json
 import os
+import random
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi.encoders import jsonable_encoder
 
 from tests.support.metric_entries import make_entry
 from tests.support.service import run_service
-from thetastream.models import Biclique, Matrix
+from thetastream.models import Biclique, Matrix, Split
 from thetastream.runtime.control.change import change_plan
 from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
 from thetastream.runtime.control.request import Request
@@ -81,6 +83,43 @@ def test_only_whole_lines_are_read(path: Path) -> None:
     with path.open("a") as file:
         file.write(line.replace('"epoch": 3', '"epoch": 4')[30:] + '{"query": 1}\nno JSON\n')
     assert read_epochs(reader) == [3, 4]
+
+
+def damage_line(line: str, chance: random.Random) -> str:
+    """Change a value of a line of metrics, or a character of it."""
+    if chance.random() < 0.3:
+        at = chance.randrange(len(line))
+        return line[:at] + chance.choice('0-9"[]{}xN,') + line[at + 1 :]
+    entry = json.loads(line)
+    place, name = entry, ""
+    while not name or (isinstance(place[name], dict) and place[name] and chance.random() < 0.6):
+        place = place[name] if name else place
+        name = chance.choice([*place])
+    if chance.random() < 0.2:
+        del place[name]
+    else:
+        place[name] = chance.choice(
+            [None, -1, 0, 1e308, float("nan"), "x", [], {}, [[]], [{}], {"x": 1}, 10**400]
+        )
+    return json.dumps(entry)
+
+
+@pytest.mark.filterwarnings("error")
+def test_damaged_lines_hide_no_other_query(path: Path) -> None:
+    """One such line made the service answer with an error, for all queries."""
+    plan = {**encode_plan(ControlPlan.begin(Split(2))), "outcomes": {}}
+    entries = [make_entry(epoch, plan=None, control=plan) for epoch in range(2)]
+    lines = [json.dumps({"query": "damaged", "host": "h", **entry}) for entry in entries]
+    fine = json.dumps({"query": "fine", "host": "h", **make_entry(1)})
+    chance = random.Random(7)
+    for _ in range(400):
+        damaged = damage_line(lines[1], chance)
+        path.write_text("\n".join([lines[0], damaged, fine, ""]), errors="replace")
+        found = [describe_query(name, *known, 9) for name, known in MetricsFile(path).read().items()]
+        assert "fine" in [one.name for one in found], damaged
+        for one in found:
+            text = json.dumps(jsonable_encoder(one), allow_nan=False)
+            assert len(text) < 20_000
 
 
 def test_an_epoch_that_is_reported_again_counts_once(path: Path) -> None:

@@ -127,3 +127,28 @@ def test_a_file_of_tokens_that_others_can_read_is_refused(tmp_path: Path) -> Non
 
 def run_serve(arguments: list[str]) -> None:
     serve(build_parser().parse_args(["serve", *arguments]))
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o620, 0o666])
+def test_an_audit_file_that_others_can_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+    store, audit = make_pairs(tmp_path), tmp_path / "audit.jsonl"
+    audit.touch()
+    audit.chmod(mode)
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*--audit must name a file that others can neither"):
+        run_serve([store.path, "--audit", str(audit)])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
+def test_a_question_that_cannot_be_written_down_is_not_answered(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        run_service({"pairs": make_pairs(tmp_path)}, audit=Path("/dev/full")) as address,
+        httpx.Client(base_url=address, timeout=20) as client,
+    ):
+        for _ in range(3):
+            refused = client.get("/stores/pairs/snapshots")
+            assert (refused.status_code, refused.json()["condition"]) == (503, "AUDIT_UNUSABLE")
+        assert client.get("/health").status_code == 200
+    # The log had a traceback for each request.
+    assert capfd.readouterr().err.count("No space left") <= 1
