@@ -102,6 +102,12 @@ def test_a_folder_that_takes_nothing_is_named_with_what_to_do(reason: str, stack
             "Caused by: json.decoder.JSONDecodeError: Extra data: line 1 column 1175 (char 1174)\n",
             "a file of offsets of the checkpoint",
         ),
+        (
+            "batch 3 doesn't exist",
+            "Caused by: java.lang.IllegalStateException: batch 3 doesn't exist\n"
+            f"{STREAMING}.runtime.MicroBatchExecution.populateStartOffsets\n",
+            "a file of offsets of the checkpoint .batch 3 doesn't exist",
+        ),
     ],
 )
 def test_a_damaged_checkpoint_is_named_with_what_to_do(reason: str, stack: str, expected: str) -> None:

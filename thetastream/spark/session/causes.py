@@ -82,7 +82,11 @@ _LOGS = (
         re.compile(r"execution\.streaming\.(?:state|stateful)|RocksDB|STATE_STORE|STATE_DIR"),
         _RESTORE,
     ),
-    _Log("offsets", re.compile(r"OffsetSeq|perform latestOffset|BATCH_METADATA_NOT_FOUND"), _RESTORE),
+    _Log(
+        "offsets",
+        re.compile(r"OffsetSeq|perform latestOffset|BATCH_METADATA_NOT_FOUND|batch \d+ doesn't exist"),
+        _RESTORE,
+    ),
 )
 _DAMAGE = re.compile(
     r"json4s|Json(?:EOF|Parse|Mapping)Exception|JSONDecodeError|Incomplete log file|MALFORMED_LOG_FILE"
