@@ -97,8 +97,7 @@ def find_net(columns: Sequence[pa.Array], signs: Signs) -> Int64s | None:
         return None
     # 1. Choose the inserts that may be equal to a delete. Beside few deletes, these are few.
     if FEW * len(deleted) <= len(inserted):
-        places = pa.array(deleted)
-        inserted = Lookalikes([column.take(places) for column in columns]).find(columns, inserted)
+        inserted = Lookalikes(take_rows(columns, deleted)).find(columns, inserted)
         if not len(inserted):
             return None
     # 2. Leave out rows without a counterpart by their numbers alone. Texts and nested values cost more.

@@ -23,7 +23,7 @@ from thetastream.core.blocks import RowFacts, concat
 from thetastream.core.cancellation import find_net, list_columns, read_signs
 from thetastream.core.columns import SIGN
 from thetastream.core.condition import Condition, Equality, SideSpec
-from thetastream.core.equal_rows import compare_rows, hash_rows, number_rows
+from thetastream.core.equal_rows import compare_rows, hash_rows, number_rows, take_rows
 from thetastream.core.keys import Int64s, Mask
 from thetastream.core.sides import Role, Side
 from thetastream.engine.arrival import read_times
@@ -248,8 +248,7 @@ def _find_rests(tuples: pa.RecordBatch, owner: Int64s) -> Int64s:
     # A tuple that other ones cancel may have the hash of the one that is left.
     chosen = np.zeros(len(sums), dtype=np.int64)
     chosen[owner[found]] = found
-    some, one = (pa.array(at) for at in (found, chosen[owner[found]]))
-    if compare_rows(*([column.take(at) for column in columns] for at in (some, one))).all():
+    if compare_rows(take_rows(columns, found), take_rows(columns, chosen[owner[found]])).all():
         return found
     left = find_net([pa.array(owner), *columns], signs)
     assert left is not None

@@ -345,10 +345,8 @@ def test_many_clients_share_few_processes() -> None:
     assert not psutil.wait_procs(workers, timeout=20)[1]
 
 
-def test_statements_do_not_wait_for_a_process_that_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = StatementPool(LIMITS)
-    pool.prepare()
-    assert count(pool) == 1000
+def hold_starts(monkeypatch: pytest.MonkeyPatch) -> tuple[Event, Event]:
+    """Let no process start before the first event; the second one says that one wants to."""
     may_start, is_starting, usual = Event(), Event(), statement_pool.Worker
 
     def start_slowly(*arguments: Any) -> statement_pool.Worker:
@@ -357,6 +355,14 @@ def test_statements_do_not_wait_for_a_process_that_starts(monkeypatch: pytest.Mo
         return usual(*arguments)
 
     monkeypatch.setattr(statement_pool, "Worker", start_slowly)
+    return may_start, is_starting
+
+
+def test_statements_do_not_wait_for_a_process_that_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = StatementPool(LIMITS)
+    pool.prepare()
+    assert count(pool) == 1000
+    may_start, is_starting = hold_starts(monkeypatch)
     sql = "SELECT count(*) AS n FROM results AS a, results AS b, range(30)"
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(pool.ask, repeat(ROWS, 8), repeat(sql)))
@@ -404,14 +410,7 @@ def test_a_process_that_never_gets_ready_is_killed(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_client_that_leaves_does_not_wait_for_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    may_start, is_starting, usual = Event(), Event(), statement_pool.Worker
-
-    def start_slowly(*arguments: Any) -> statement_pool.Worker:
-        is_starting.set()
-        assert may_start.wait(60)
-        return usual(*arguments)
-
-    monkeypatch.setattr(statement_pool, "Worker", start_slowly)
+    may_start, is_starting = hold_starts(monkeypatch)
     pool, stop = StatementPool(LIMITS), Stop()
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(pool.encode, ROWS, "SELECT 1", JSON, None, stop)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from thetastream.app.cli.serving import STORE_HELP
-from thetastream.app.cli.shared_arguments import AddCommand, read_positive
+from thetastream.app.cli.shared_arguments import AddCommand, add_row_output
 from thetastream.results.question import query
 from thetastream.stores import read_store
 
@@ -36,14 +36,7 @@ def add_query(add: AddCommand) -> None:
         metavar="SNAPSHOT",
         help="the results up to this snapshot: its number, or a time as in '2026-01-05 09:31:30'",
     )
-    parser.add_argument(
-        "--limit",
-        type=read_positive,
-        default=20,
-        metavar="N",
-        help="the largest number of rows to print (default %(default)s)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_row_output(parser)
 
 
 def ask_store(arguments: argparse.Namespace) -> int:

@@ -60,6 +60,18 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_row_output(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that prints rows."""
+    parser.add_argument(
+        "--limit",
+        type=read_positive,
+        default=20,
+        metavar="N",
+        help="the largest number of rows to print (default %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+
+
 def read_positive(text: str) -> int:
     """Read a positive integer."""
     if not text.isdecimal() or not int(text):

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from thetastream.app.cli.shared_arguments import AddCommand, open_session, read_pair, read_positive
+from thetastream.app.cli.shared_arguments import AddCommand, add_row_output, open_session, read_pair
 from thetastream.app.job.document import find_unknown_sources
 from thetastream.app.job.files import find_path_problems, read_file
 from thetastream.conditions.grammar import parse_script
@@ -40,14 +40,7 @@ def add_commands(add: AddCommand) -> None:
         metavar="NAME=COLUMN",
         help="the event time of an alias; WITHIN needs this option if the alias has several timestamps",
     )
-    parser.add_argument(
-        "--limit",
-        type=read_positive,
-        default=20,
-        metavar="N",
-        help="the largest number of rows to print (default %(default)s)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_row_output(parser)
 
 
 def run_sql(arguments: argparse.Namespace) -> int:
