@@ -240,7 +240,7 @@ def test_units_that_answer_each_tuple_get_the_sign_and_emit_it(how: Any, residua
 @pytest.mark.parametrize("within_us", [5_000_000, None])
 def test_early_outer_joins_have_signs_and_need_no_window(changing: str, within_us: int | None) -> None:
     plain = make_changes(changing=changing, how="left", within_us=within_us, within=within_us)
-    how, streams, problems = answer_early(plain.how, plain.streams, is_asked=True)
+    (how, streams), problems = answer_early(plain.how, plain.streams, is_asked=True)
     assert not problems
     early = replace(plain, how=how, streams=streams)
     assert not list(find_changes_problems(early))
@@ -261,10 +261,10 @@ def test_early_outer_joins_have_signs_and_need_no_window(changing: str, within_u
 def test_what_cannot_be_early() -> None:
     for how in ("inner", "semi", "anti", NEAREST):
         request = make_request(ON, how=how)
-        assert [one.condition for one in answer_early(request.how, request.streams, True)[2]] == ["OUTER"]
-        assert answer_early(request.how, request.streams, False) == (request.how, request.streams, [])
+        assert [one.condition for one in answer_early(request.how, request.streams, True)[1]] == ["OUTER"]
+        assert answer_early(request.how, request.streams, False) == ((request.how, request.streams), [])
     request = make_request(f"{ON} AND hash(a.x, b.x) > 0", how="left", predicates=())
-    how_, streams, _ = answer_early(request.how, request.streams, True)
+    (how_, streams), _ = answer_early(request.how, request.streams, True)
     with pytest.raises(QueryError, match=r"OUTER.*Spark evaluates 'hash"):
         ANSWERS.plan(replace(request, how=how_, streams=streams))
     # A predicate over rows that are only inserted may find another answer each time: it is asked once.
