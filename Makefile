@@ -61,7 +61,8 @@ test-core: machine $(VENV)/.dev
 # What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
 SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
 
-smoke: machine $(VENV)/.dev $(VENV)/.java-classes
+# Writing the archive of classes takes longer than these tests save by it.
+smoke: machine $(VENV)/.dev
 	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
 # The long tests and the cases that sampled tests leave out, then the tests that draw random cases, twenty times as many.

@@ -106,6 +106,15 @@ def test_what_a_store_cannot_hold_is_refused_before_the_query_starts(
     ):
         with pytest.raises(th.QueryError, match=refused):
             th.write(frame, store, key=key, **asked)
+    nested = rows.selectExpr("struct(*) AS a", "struct(ts) AS b")
+    for refused, select in (
+        ("UNKNOWN_COLUMN.*'id'.*write 'a.id'$", ["ts", "id"]),
+        ("UNKNOWN_COLUMN.*'c'; there are a, b", ["c"]),
+        ("BAD_VALUE.*list of texts.*not 'id'", "id"),
+        ("PARSE_SYNTAX_ERROR.*select", ["a.id +"]),
+    ):
+        with pytest.raises(th.QueryError, match=refused):
+            th.write(nested, store, select=select, **asked)
     assert not (tmp_path / "store").exists()
 
 

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from thetastream.conditions import tokenize
 from thetastream.core.arguments import read_path, refuse_non_text
 from thetastream.core.columns import CHANGE_TYPE
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, suggest_or_list
 from thetastream.core.spans import Duration, read_trigger
+from thetastream.joins.ask.refusals import summarize, unlogged
 from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.joined import UnitsJoin
 from thetastream.joins.plan import Built, Plan, find_built
@@ -156,7 +159,7 @@ def write(
 
 def _select(df: DataFrame, select: Sequence[str] | None) -> DataFrame:
     """Select the columns that are kept. Deletes of changes must equal the rows that they delete."""
-    rows = df if select is None else df.selectExpr(*select)
+    rows = df if select is None else _compute(df, select)
     if find_change_type("what is written", df) is None:
         return rows
     if CHANGE_TYPE not in rows.columns:
@@ -165,6 +168,30 @@ def _select(df: DataFrame, select: Sequence[str] | None) -> DataFrame:
     refuse_varying(df, [tokenize(text) for text in select or ()], "the rows are changes")
     refuse_varying_columns(rows, "what is written")
     return rows
+
+
+def _compute(df: DataFrame, select: Sequence[str]) -> DataFrame:
+    """Select expressions, which Spark must know how to compute."""
+    if isinstance(select, str) or not all(isinstance(text, str) for text in select):
+        raise QueryError("BAD_VALUE", f'select must be a list of texts, as in ["a.id"], not {select!r}')
+    try:
+        with unlogged():
+            rows = df.selectExpr(*select)
+            rows.schema  # noqa: B018 - Spark Connect finds the columns when somebody asks for them
+    except AnalysisException as error:
+        if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            raise _make_unknown_error(df, (error.getMessageParameters() or {}).get("objectName", "?")) from error
+        raise summarize(error, "select") from error
+    return rows
+
+
+def _make_unknown_error(df: DataFrame, quoted: str) -> QueryError:
+    """Make the error of a name that is no column, with the columns of streams that are called so."""
+    name = quoted.replace("`", "")
+    streams = [field for field in df.schema if isinstance(field.dataType, StructType)]
+    paths = [repr(f"{field.name}.{name}") for field in streams if name in field.dataType.names]
+    hint = f"; write {' or '.join(paths)}" if paths else suggest_or_list(name, df.columns)
+    return QueryError("UNKNOWN_COLUMN", f"select names {name!r}, which is no column of the results{hint}")
 
 
 def _stage(built: Built, target: Target, select: Sequence[str] | None) -> DataFrame | None:
