@@ -180,16 +180,16 @@ def _compute(df: DataFrame, select: Sequence[str]) -> DataFrame:
             rows.schema  # noqa: B018 - Spark Connect finds the columns when somebody asks for them
     except AnalysisException as error:
         if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
-            raise _make_unknown_error(df, (error.getMessageParameters() or {}).get("objectName", "?")) from error
+            quoted = (error.getMessageParameters() or {}).get("objectName", "?")
+            raise _make_unknown_error(df, quoted.replace("`", "")) from error
         raise summarize(error, "select") from error
     return rows
 
 
-def _make_unknown_error(df: DataFrame, quoted: str) -> QueryError:
+def _make_unknown_error(df: DataFrame, name: str) -> QueryError:
     """Make the error of a name that is no column, with the columns of streams that are called so."""
-    name = quoted.replace("`", "")
-    streams = [field for field in df.schema if isinstance(field.dataType, StructType)]
-    paths = [repr(f"{field.name}.{name}") for field in streams if name in field.dataType.names]
+    streams = {one.name: one.dataType.names for one in df.schema if isinstance(one.dataType, StructType)}
+    paths = [repr(f"{alias}.{name}") for alias, names in streams.items() if name in names]
     hint = f"; write {' or '.join(paths)}" if paths else suggest_or_list(name, df.columns)
     return QueryError("UNKNOWN_COLUMN", f"select names {name!r}, which is no column of the results{hint}")
 
