@@ -24,7 +24,7 @@ from thetastream.models.replicated import Replicated
 from thetastream.results.question import query
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.subscription import subscribe
-from thetastream.runtime.control.policies import TwoPhaseScaling
+from thetastream.runtime.control.policies import LoadBalancing, TwoPhaseScaling
 from thetastream.spark.end_of_input import finish
 from thetastream.spark.event_time import by_arrival
 from thetastream.spark.fork import fork
@@ -48,6 +48,7 @@ __all__ = [
     "Chain",
     "DeltaStore",
     "HBaseStore",
+    "LoadBalancing",
     "Matrix",
     "Nearest",
     "ParquetStore",

@@ -56,6 +56,7 @@ def list_calls(store: th.ParquetStore) -> list[Call]:
         (th.Shed, {"threshold": "1 GB", "capacity": "2 GB"}),
         (th.Statistics, {"tuples_per_second": 10}),
         (th.TwoPhaseScaling, {}),
+        (th.LoadBalancing, {}),
         (th.Table, {"source": "rows", "every": "1 minute", "key": "id"}),
         (th.ParquetStore, {"path": "pairs"}),
         (th.DeltaStore, {"path": "pairs"}),

@@ -154,7 +154,8 @@ class ControlHandle:
         Parameters
         ----------
         policy : Policy or None
-            For example ``th.TwoPhaseScaling(capacity="1.5 GB")``. It takes the place of the policy before.
+            ``th.TwoPhaseScaling(capacity="1.5 GB")``, for example, changes the number of units, and
+            ``th.LoadBalancing()`` their shares. It takes the place of the policy before.
             With None, no policy is followed any more, and the units stay as they are.
 
         Returns
@@ -166,6 +167,7 @@ class ControlHandle:
         ------
         QueryError
             POLICY if this is no policy, or if no process could make it again from its name.
+            CANNOT_SCALE if the policy changes shares and the model is no biclique.
 
         Examples
         --------

@@ -240,7 +240,8 @@ def replay(
             for side, mine in zip(sides, (left, right), strict=True)
         )
         decided = decider.decide(Load(time_s, epoch_s, groups))
-        for side, n_units in zip(sides, decided or sizes, strict=True):
+        # Simulated units are equally strong, so no policy changes their shares.
+        for side, n_units in zip(sides, decided if isinstance(decided, tuple) else sizes, strict=True):
             side.n_units = min(n_units, MOST_UNITS)
         yield Step(
             time_s,

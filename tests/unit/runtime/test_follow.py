@@ -242,7 +242,7 @@ def test_a_policy_that_fails_does_not_end_the_query(tmp_path: Path, monkeypatch:
         return [points[name]] if name in points else []
 
     monkeypatch.setattr(registry, "entry_points", list_points)
-    assert list_policies() == ["two-phase-scaling", "wrong"]
+    assert list_policies() == ["two-phase-scaling", "load-balancing", "wrong"]
     run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
     run.run()
     follow(run, tmp_path, Wrong())
@@ -256,7 +256,7 @@ def test_a_policy_that_fails_does_not_end_the_query(tmp_path: Path, monkeypatch:
     found = [text for name, text in outcomes.items() if name.startswith("policy-")]
     assert [text.partition(":")[0] for text in found] == [
         "[POLICY] the policy 'wrong' has failed",
-        "[POLICY] the name of the policy ('wrong') must be one of two-phase-scaling",
+        "[POLICY] the name of the policy ('wrong') must be one of two-phase-scaling, load-balancing",
     ]
     run.check()
 

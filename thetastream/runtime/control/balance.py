@@ -60,13 +60,32 @@ def measure_capacities(
     if idle:
         what = f"capacities need epochs in which every unit works, and unit {idle[0]} has not worked yet"
         raise QueryError("NOTHING_MEASURED", what)
+    groups = [[(held[slots[unit]], busy_ms[slots[unit]]) for unit in units] for units in model.groups]
+    if is_even(groups, factor):
+        return None
     found = [1.0] * len(slots)
-    is_even = True
-    for units in model.groups:
-        times = [busy_ms[slots[unit]] for unit in units]
-        is_even = is_even and max(times) * len(times) <= factor * sum(times)
-        rates = [held[slots[unit]] / busy_ms[slots[unit]] for unit in units]
-        rates = [max(rate, max(rates) * WEAKEST) for rate in rates]
-        for unit, rate in zip(units, rates, strict=True):
-            found[unit] = round(rate * len(rates) / sum(rates), 3)
-    return None if is_even else tuple(found)
+    for units, measured in zip(model.groups, map(compute_capacities, groups), strict=True):
+        for unit, capacity in zip(units, measured, strict=True):
+            found[unit] = capacity
+    return tuple(found)
+
+
+def is_even(groups: Iterable[Sequence[tuple[float, float]]], factor: float) -> bool:
+    """Whether no unit works more than ``factor`` times as long as the mean of its group.
+
+    ``groups`` has what each unit holds and how long it works.
+    """
+    times = [[busy for _, busy in units] for units in groups]
+    return all(max(group) * len(group) <= factor * sum(group) for group in times)
+
+
+def compute_capacities(units: Sequence[tuple[float, float]]) -> list[float]:
+    """Compute the capacities of the units of a group, whose mean is 1, from what they hold and how long they
+    work.
+
+    >>> compute_capacities([(90, 10), (90, 30)])
+    [1.5, 0.5]
+    """
+    rates = [held / busy for held, busy in units]
+    rates = [max(rate, max(rates) * WEAKEST) for rate in rates]
+    return [round(rate * len(rates) / sum(rates), 3) for rate in rates]

@@ -19,6 +19,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.models.base import AUTO, Model, moves_tuples
 from thetastream.runtime.control.handover import NOT_COUNTED, check_partners, take_over
 from thetastream.runtime.control.plan import ControlPlan, Generation, Rules
+from thetastream.runtime.control.policies import REGISTRY
 from thetastream.runtime.control.request import Request
 
 LAST_OUTCOMES = 8
@@ -92,6 +93,8 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
         what = "only a join that was started with shed=th.Shed(...) can drop tuples"
         raise QueryError("BAD_REQUEST", f"{what}, and this one was started without it")
     policy = plan.policy if request.policy is None else (request.policy or None)
+    if policy is not None:
+        _check_policy(str(policy["name"]), model)
     is_same = (factor, policy) == (plan.shed_factor, plan.policy)
     if model == plan.target.model and is_same:
         return plan
@@ -165,6 +168,14 @@ def find_target(model: Model, request: Request) -> Model:
     except QueryError as error:
         kept = f"sizes change nothing else of {model!r}; to change more, name the whole new model"
         raise QueryError(error.condition, f"{error.message}; {kept}") from error
+
+
+def _check_policy(name: str, model: Model) -> None:
+    """Refuse a policy that changes what the model does not have."""
+    needed = getattr(REGISTRY.get(name), "needs", None)
+    if needed is not None and needed not in model.sizes:
+        what = f"the policy {name} changes {needed}, which {model!r} cannot do; only th.Biclique can"
+        raise QueryError("CANNOT_SCALE", f"{what}. Call follow(None) to follow no policy")
 
 
 def _check_model(before: Model, model: Model, rules: Rules) -> None:

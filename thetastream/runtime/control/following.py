@@ -47,9 +47,12 @@ class FollowedPolicy:
         """
         load = self._reader.read(time_s, reports, plan)
         try:
-            sizes = self._decider.decide(load)
-            if sizes is None or plan.coming is not None:
+            decided = self._decider.decide(load)
+            if decided is None or plan.coming is not None:
                 return None
-            return Request(model=plan.newest.model.resized(sizes))
+            model, slots = plan.newest.model, plan.newest.slots
+            if isinstance(decided, Mapping):
+                return Request(model=model.with_sizes(capacities=tuple(decided[slot] for slot in slots)))
+            return Request(model=model.resized(decided))
         except Exception as error:  # The policy of another package may raise anything.
             raise QueryError("POLICY", f"the policy {self.values['name']!r} has failed: {error!r}") from error

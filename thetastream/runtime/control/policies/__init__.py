@@ -1,9 +1,10 @@
-"""Policies: pure functions from the load of units to the numbers of units.
+"""Policies: pure functions from the load of units to the numbers of units or their shares.
 
 To add a policy, write one file and one entry in ``REGISTRY`` (``policies/registry.py``).
 """
 
 from thetastream.runtime.control.policies.load import Decider, GroupLoad, Load, Policy, Sizes, UnitLoad
+from thetastream.runtime.control.policies.load_balancing import LoadBalancing
 from thetastream.runtime.control.policies.registry import (
     REGISTRY,
     decode_policy,
@@ -19,6 +20,7 @@ __all__ = [
     "Decider",
     "GroupLoad",
     "Load",
+    "LoadBalancing",
     "Policy",
     "Sizes",
     "TwoPhaseScaling",

@@ -1,7 +1,7 @@
 """The load of the units of a controlled join, as policies see it, and the protocol of policies.
 
     reports of units, plan  ->  Load: for each group of the newest model, its units, MLV and work
-    Load                    ->  numbers of units, one for each group, or nothing
+    Load                    ->  numbers of units, one for each group, or capacities of units, or nothing
 
 The groups are those of the newest generation, because only its size can change. Units that leave count for
 the groups that store such tuples now: their tuples are load too, until they expire. A *policy* is a frozen
@@ -10,16 +10,18 @@ no clock, because a load says when it was measured. So a policy can be tested wi
 replays years of load in seconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
 from typing import ClassVar, NamedTuple, Protocol
 
 from thetastream.core.sides import Side
 from thetastream.models.base import Model
-from thetastream.runtime.control.plan import ControlPlan
+from thetastream.runtime.control.plan import ControlPlan, Generation
 
 Sizes = tuple[int, ...]
 """The number of units of each group, in the order of ``Load.groups``."""
+Capacities = Mapping[int, float]
+"""How strong each unit is that stores new tuples, by its slot."""
 
 
 class UnitLoad(NamedTuple):
@@ -44,6 +46,16 @@ class GroupLoad(NamedTuple):
     """Seconds that the units of the group worked in the epoch, summed over the units."""
 
 
+class StoringUnit(NamedTuple):
+    """The load of a unit that stores new tuples, and its share of them."""
+
+    slot: int
+    mlv_bytes: float
+    busy_s: float
+    share: float
+    """The part of the new tuples of its group that it stores."""
+
+
 class Load(NamedTuple):
     """The load of all units after an epoch."""
 
@@ -52,13 +64,16 @@ class Load(NamedTuple):
     epoch_s: float
     """Seconds since the load before was measured; 0 for the first one."""
     groups: tuple[GroupLoad, ...]
+    units: tuple[tuple[StoringUnit, ...], ...] = ()
+    """The units of each group. Without units, their shares cannot differ."""
 
 
 class Decider(Protocol):
     """A policy at work on one query."""
 
-    def decide(self, load: Load) -> Sizes | None:
-        """Return the number of units that each group should have from now on; None if nothing changes.
+    def decide(self, load: Load) -> Sizes | Capacities | None:
+        """Return how many units each group should have from now on, or how strong the units are; None if
+        nothing changes.
 
         It is called once for each epoch.
         """
@@ -113,7 +128,24 @@ class LoadReader:
                 GroupLoad(len(units), mlv_bytes, seconds)
                 for units, mlv_bytes, seconds in zip(groups, nbytes, work, strict=True)
             ),
+            tuple(self._read_units(plan.newest, busy_s)),
         )
+
+    def _read_units(
+        self, newest: Generation, busy_s: Mapping[int, float]
+    ) -> Iterator[tuple[StoringUnit, ...]]:
+        """Read the load of the units of each group, if their shares may differ."""
+        model = newest.model
+        if "capacities" not in model.sizes:
+            return
+        capacities = getattr(model, "capacities", None) or (1.0,) * model.n_units
+        for units in model.groups:
+            whole = sum(capacities[unit] for unit in units)
+            slots = [(newest.slots[unit], capacities[unit] / whole) for unit in units]
+            yield tuple(
+                StoringUnit(slot, self._mlv_bytes.get(slot, 0.0), busy_s.get(slot, 0.0), share)
+                for slot, share in slots
+            )
 
 
 def _find_groups(plan: ControlPlan) -> dict[int, list[int]]:

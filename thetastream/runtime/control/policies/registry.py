@@ -17,11 +17,15 @@ from typing import Any
 from thetastream.core.errors import QueryError, suggest_or_list
 from thetastream.core.spans import to_micros
 from thetastream.runtime.control.policies.load import Policy
+from thetastream.runtime.control.policies.load_balancing import LoadBalancing
 from thetastream.runtime.control.policies.two_phase_scaling import TwoPhaseScaling
 
 GROUP = "thetastream.policies"
 """The group of the entry points by which other packages offer policies."""
-REGISTRY: dict[str, Callable[..., Policy]] = {TwoPhaseScaling.name: TwoPhaseScaling}
+REGISTRY: dict[str, Callable[..., Policy]] = {
+    TwoPhaseScaling.name: TwoPhaseScaling,
+    LoadBalancing.name: LoadBalancing,
+}
 """The policies of this package by their names."""
 
 
