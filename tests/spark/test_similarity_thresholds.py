@@ -169,7 +169,8 @@ def test_batch(spark: SparkSession, conditions: list[str], how: str) -> None:
         Counter(map(tuple, reduce(DataFrame.union, [one[n] for one in answers]).collect())) for n in (0, 1)
     )
     assert found == wanted
-    assert {on for on, *_ in wanted} == {*conditions}
+    if how != "anti":  # Under some conditions, every tuple has a partner.
+        assert {on for on, *_ in wanted} == {*conditions}
     for on, (_, _, plan) in zip(conditions, answers, strict=True):
         physical = plan.join.planned.physical
         assert physical.indexes[0].shape.name == {**NEAR, **OTHERS, **FORMS}.get(on, "scan"), on
