@@ -387,6 +387,9 @@ def test_upserts_of_a_batch_are_the_latest_rows(spark: SparkSession) -> None:
     ):
         with pytest.raises(th.QueryError, match=refused):
             th.changes(frame, **asked)  # type: ignore[arg-type]
+    for key in ("map('a', id)", "array(map('a', id))", "struct(id, map('a', id))"):
+        with pytest.raises(th.QueryError, match=r"UNSUPPORTED_TYPE.*a map identifies no row"):
+            th.changes(frame.selectExpr(f"{key} AS k", "n"), format="upsert", key="k")
 
 
 def test_a_union_with_rows_that_are_no_changes_is_an_error(spark: SparkSession) -> None:
@@ -440,3 +443,11 @@ def test_a_statement_over_changes_has_changes(spark: SparkSession, tmp_path: Pat
     th.sql(spark, f"CREATE OR REPLACE VIEW found (a, b) AS SELECT o.id, bid {joined}", streams=streams)
     assert spark.table("found").columns == ["a", "b", "_change_type"]
     assert th.sql(spark, "SELECT a FROM found").columns == ["a", "_change_type"]
+    for statement in (
+        f"SELECT o.id AS _change_type {joined}",
+        f"SELECT o.id, 'insert' AS _CHANGE_TYPE {joined}",
+        f"SELECT _change_type, o.id, _change_type {joined}",
+        "SELECT id, 'insert' AS _change_type FROM o",
+    ):
+        with pytest.raises(th.QueryError, match=r"CHANGES_COLUMN.*select this column itself, once"):
+            th.sql(spark, statement, streams=streams)

@@ -1,5 +1,6 @@
 """Changes that are applied to a Delta table: by key, each epoch once."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,69 @@ def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
     deltalake.write_deltalake(table, pa.table({"o_id": [1]}))
     with pytest.raises(StoreError, match=r"STORE_SCHEMA.*has the columns o_id"):
         apply_changes_to(table, HELD, make_changes((1, "a", 1.0, "insert")), "q", 0)
+
+
+def change_value(type_: pa.DataType, value: object, kind: str) -> pa.Table:
+    schema = pa.schema([("id", pa.int32()), ("v", type_), ("_change_type", pa.string())])
+    return pa.Table.from_pylist([{"id": 1, "v": value, "_change_type": kind}], schema=schema)
+
+
+def describe_value(type_: pa.DataType) -> Description:
+    return Description(pa.schema([("id", pa.int32()), ("v", type_)]), None, ("id",))
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "there"),
+    [
+        (pa.float64(), 1.7, pa.int32()),
+        (pa.float64(), 1.1, pa.float32()),
+        (pa.int64(), 5_000_000_000, pa.int32()),
+        (pa.decimal128(10, 4), Decimal("1.1234"), pa.decimal128(10, 2)),
+        (pa.string(), "x", pa.int32()),
+        (pa.list_(pa.float64()), [1.1], pa.list_(pa.float32())),
+    ],
+    ids=str,
+)
+def test_a_table_that_rounds_values_is_refused(
+    type_: pa.DataType, value: object, there: pa.DataType, tmp_path: Path
+) -> None:
+    """The delete of a rounded value would find no row."""
+    table = str(tmp_path / "t")
+    deltalake.DeltaTable.create(table, schema=describe_value(there).schema)
+    with pytest.raises(StoreError, match=r"STORE_SCHEMA.*column 'v' of the Delta table .* cast the column"):
+        apply_changes_to(table, describe_value(type_), change_value(type_, value, "insert"), "q", 0)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "there"),
+    [
+        (pa.int8(), -1, pa.field("v", pa.int64())),
+        (pa.float32(), 1.1, pa.field("v", pa.float64())),
+        (pa.decimal128(5, 2), Decimal("1.12"), pa.field("v", pa.decimal128(10, 4))),
+        (pa.list_(pa.int32()), [1], pa.field("v", pa.list_(pa.field("item", pa.int32(), nullable=False)))),
+    ],
+    ids=str,
+)
+def test_a_table_may_have_wider_types(
+    type_: pa.DataType, value: object, there: pa.Field, tmp_path: Path
+) -> None:
+    table, held = str(tmp_path / "t"), describe_value(type_)
+    deltalake.DeltaTable.create(table, schema=pa.schema([there, ("id", pa.int32())]))
+    for epoch, (kind, left) in enumerate((("insert", 1), ("delete", 0))):
+        assert apply_changes_to(table, held, change_value(type_, value, kind), "q", epoch)
+        assert deltalake.DeltaTable(table).to_pyarrow_table().num_rows == left
+
+
+def test_rows_that_break_a_constraint_of_the_table_are_no_damage(tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+    schema = pa.schema([("id", pa.int32()), pa.field("v", pa.int32(), nullable=False)])
+    deltalake.DeltaTable.create(table, schema=schema)
+    with pytest.raises(StoreError, match=r"STORE_SCHEMA.*refuses rows by a constraint"):
+        apply_changes_to(table, describe_value(pa.int32()), change_value(pa.int32(), None, "insert"), "q", 0)
+
+
+def test_a_delete_finds_a_row_with_the_other_zero(tmp_path: Path) -> None:
+    table, held = str(tmp_path / "t"), describe_value(pa.float64())
+    assert apply_changes_to(table, held, change_value(pa.float64(), -0.0, "insert"), "q", 0)
+    assert apply_changes_to(table, held, change_value(pa.float64(), 0.0, "delete"), "q", 1)
+    assert deltalake.DeltaTable(table).to_pyarrow_table().num_rows == 0

@@ -212,11 +212,18 @@ class LatestUnit:
         return current.take(pa.array(positions)), has_old
 
     def _find_older(self, new: pa.RecordBatch, old: pa.RecordBatch, has_old: Mask) -> Mask:
-        """Find the rows that are older than the present row of their key."""
+        """Find the rows that are older than the present row of their key.
+
+        The order is that of ``_choose_last``: NULL comes before all values, and NaN behind them.
+        """
         name = self._spec.sequence
         if name is None:
             return np.zeros(len(new), dtype=np.bool_)
-        return has_old & read_mask(pc.less(new.column(name), old.column(name)))
+        mine, theirs = new.column(name), old.column(name)
+        is_older = read_mask(pc.less(mine, theirs)) | read_mask(pc.and_(mine.is_null(), theirs.is_valid()))
+        if pa.types.is_floating(mine.type):
+            is_older |= read_mask(pc.and_(pc.invert(pc.is_nan(mine)), pc.is_nan(theirs)))
+        return has_old & is_older
 
     def _find_same(self, new: pa.RecordBatch, old: pa.RecordBatch) -> Mask:
         """Find the rows that equal the present row of their key."""

@@ -12,7 +12,7 @@ from typing import Literal
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, BooleanType, MapType, StructType
+from pyspark.sql.types import ArrayType, AtomicType, BooleanType, DataType, MapType, StructType
 
 from thetastream.conditions import tokenize
 from thetastream.core.columns import CHANGE_TYPE, VERSION
@@ -209,10 +209,19 @@ def _check_row(df: DataFrame, keys: tuple[str, ...], what: str) -> None:
         if name not in df.columns:
             known = f"key names {name!r}, but the row has the columns {', '.join(df.columns)}"
             raise QueryError("UNKNOWN_COLUMN", known)
-        if isinstance(df.schema[name].dataType, MapType):
+        if _has_map(df.schema[name].dataType):
             raise QueryError("UNSUPPORTED_TYPE", f"key names {name!r}, and a map identifies no row")
     if CHANGE_TYPE in df.columns:
         raise QueryError("CHANGES_FORMAT", f"{what} must have no column {CHANGE_TYPE!r}; drop it")
+
+
+def _has_map(type_: DataType) -> bool:
+    """Whether values of a type are maps, or have maps inside. Spark hashes no maps."""
+    if isinstance(type_, ArrayType):
+        return _has_map(type_.elementType)
+    if isinstance(type_, StructType):
+        return any(_has_map(field.dataType) for field in type_)
+    return isinstance(type_, MapType)
 
 
 def _check_deleted(source: DataFrame, deleted: str | None) -> None:

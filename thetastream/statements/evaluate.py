@@ -41,6 +41,7 @@ from thetastream.statements.select import (
     find_changes_problem,
     find_select_problems,
     refuse_changes,
+    refuse_other_change_types,
 )
 
 
@@ -226,6 +227,7 @@ class Evaluation:
         if has_deletes:
             refuse_varying(frame, phrases, f"rows of {alias} may be deleted", alias=alias)
             refuse_varying_columns(rows, alias)
+            refuse_other_change_types(alias, rows)
         return rows
 
 

@@ -21,7 +21,7 @@ from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
-from thetastream.spark.changes import mark_changes
+from thetastream.spark.changes import is_changes, mark_changes
 from thetastream.spark.varying_columns import refuse_varying_columns
 from thetastream.statements.errors import find_list_problems, sort_problems
 from thetastream.statements.join_select import JoinSelect
@@ -68,6 +68,15 @@ def add_change_type(items: str) -> str:
     return items if CHANGE_TYPE in listed else f"{items}\n, {quote(CHANGE_TYPE)}"
 
 
+def refuse_other_change_types(name: str, rows: DataFrame) -> None:
+    """Raise CHANGES_COLUMN unless rows of ``name`` have one column of this name, the type of the change."""
+    alike = [column for column in rows.columns if column.casefold() == CHANGE_TYPE]
+    if alike != [CHANGE_TYPE] or not is_changes(rows.schema):
+        what = f"rows of {name} may be deleted, and {CHANGE_TYPE!r} says which of them are"
+        hint = "select this column itself, once, and give other columns other names"
+        raise QueryError("CHANGES_COLUMN", f"{what}; {hint}")
+
+
 def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> Selected:
     """Evaluate the select list and its groups over the results of the join."""
     clauses = join_select.clauses
@@ -99,6 +108,8 @@ def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> S
         names = " and ".join(join_select.frames)
         refuse_varying(rows, clauses.phrases, f"rows of {names} may be deleted")
         refuse_varying_columns(result, names)
+        if not is_grouped:
+            refuse_other_change_types(names, result)
     is_whole = len(clauses.phrases) == 1 and not clauses.is_distinct
     listed = tuple(item.text for item in tokenize(items).split_at_commas()) if is_whole else None
     return Selected(result, is_grouped, listed)

@@ -35,6 +35,13 @@ ACCESS = (
 _TREE = re.compile("\x1b\\[[0-9]*m|\u21b3")
 """Colours and arrows in the messages of deltalake."""
 
+_WIDER = (("byte", "short", "integer", "long"), ("float", "double"))
+"""Types of Delta of which each holds all values of those before it."""
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_NULLABILITY = {"nullable", "containsNull", "valueContainsNull", "metadata"}
+_REFUSED_ROWS = "failed validation check"
+"""What deltalake says if rows break a constraint of the table."""
+
 
 class DeltaBackend(ParquetBackend):
     """The files of a Parquet store, and a Delta table that names them."""
@@ -272,8 +279,9 @@ def apply_changes_to(
     Raises
     ------
     StoreError
-        CHANGES_KEY if a key is inserted or deleted twice, or is NULL. STORE_SCHEMA, STORE_DAMAGED or
-        STORE_UNREACHABLE.
+        CHANGES_KEY if a key is inserted or deleted twice, or is NULL. STORE_SCHEMA if the table has other
+        columns, a column whose type does not hold all values of the changes, or a constraint that rows break.
+        STORE_DAMAGED or STORE_UNREACHABLE.
     """
     deltalake, name, transaction = _import(), hide_secrets(path), f"thetastream-{query}"
     schema, keys = description.schema, description.keys
@@ -288,6 +296,7 @@ def apply_changes_to(
         if sorted(there) != sorted(schema.names):
             what = f"the Delta table {name} has the columns {', '.join(there)}"
             raise StoreError("STORE_SCHEMA", f"{what}, and the changes have {', '.join(schema.names)}")
+        _refuse_types(name, schema, table.schema())
         applied = table.transaction_version(transaction)
         if applied is not None and epoch <= applied:
             return False
@@ -314,7 +323,57 @@ def apply_changes_to(
                 merger.when_not_matched_insert_all(f"{kind} = '{INSERT}'", except_cols=other).execute()
         except deltalake.exceptions.CommitFailedError:
             continue  # Another writer has changed the table since it was read.
+        except StoreError as error:
+            if _REFUSED_ROWS not in error.message:
+                raise
+            what = f"the Delta table {name} refuses rows by a constraint, as NOT NULL: {error.__cause__}"
+            raise StoreError("STORE_SCHEMA", f"{what}. Correct the rows, or drop the constraint") from error
         return True
+
+
+def _refuse_types(name: str, schema: pa.Schema, table: Any) -> None:
+    """Raise STORE_SCHEMA unless the table keeps each value of the changes as it is.
+
+    A value that the table rounds would not equal the value of its delete, so the row would stay.
+    """
+    there = {field.name: json.loads(field.type.to_json()) for field in table.fields}
+    for field in _import().Schema.from_arrow(schema).fields:
+        mine, theirs = json.loads(field.type.to_json()), there[field.name]
+        if not _holds_values(_drop_nullability(theirs), _drop_nullability(mine)):
+            found, changed = (one if isinstance(one, str) else json.dumps(one) for one in (theirs, mine))
+            what = f"column {field.name!r} of the Delta table {name} is {found}, and that of the changes"
+            raise StoreError("STORE_SCHEMA", f"{what} is {changed}; cast the column of the changes")
+
+
+def _holds_values(wide: Any, narrow: Any) -> bool:
+    """Whether a column of one type of Delta holds all values of another type, each as another value.
+
+    >>> _holds_values("long", "byte"), _holds_values("float", "double")
+    (True, False)
+    >>> _holds_values("decimal(12,2)", "decimal(10,2)"), _holds_values("decimal(10,4)", "decimal(10,2)")
+    (True, False)
+    """
+    if wide == narrow:
+        return True
+    if not isinstance(wide, str) or not isinstance(narrow, str):
+        return False
+    for ascending in _WIDER:
+        if wide in ascending and narrow in ascending:
+            return ascending.index(wide) > ascending.index(narrow)
+    digits = [_DECIMAL.fullmatch(one) for one in (wide, narrow)]
+    if not all(digits):
+        return False
+    (more, scale), (fewer, less) = ((int(one[1]), int(one[2])) for one in digits if one)
+    return scale >= less and more - scale >= fewer - less
+
+
+def _drop_nullability(kind: Any) -> Any:
+    """Return a type of Delta without what may be NULL in it, and without the metadata of fields."""
+    if isinstance(kind, list):
+        return [_drop_nullability(one) for one in kind]
+    if not isinstance(kind, dict):
+        return kind
+    return {name: _drop_nullability(one) for name, one in kind.items() if name not in _NULLABILITY}
 
 
 def _choose_rows(name: str, changes: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -23,7 +23,7 @@ from thetastream.models import Matrix
 COLUMNS = ("id", "name", "t")
 SIDE = SideSpec("u", COLUMNS, ("k0", "q", "gone"), keys=(Key("k0", Domain.INT),))
 TIMED = SideSpec("u", COLUMNS, ("k0", "q", "gone"), keys=(Key("k0", Domain.INT),), time=Key("t", Domain.INT))
-Upsert = tuple[int | None, str | None, int | None, int, bool]
+Upsert = tuple[int | None, str | None, int | None, float | None, bool]
 """id, name, t, sequence, deleted"""
 
 
@@ -36,8 +36,9 @@ def often_merged(monkeypatch: pytest.MonkeyPatch) -> None:
 class Run:
     """A run whose output is summed by row. All keys have few hashes, so that hashes are often equal."""
 
-    def __init__(self, spec: LatestSpec) -> None:
+    def __init__(self, spec: LatestSpec, sequence: pa.DataType | None = None) -> None:
         self._run = LocalRun(spec)
+        self._sequence = pa.int64() if sequence is None else sequence
         self.output: Counter[Any] = Counter()
 
     def epoch(self, upserts: list[Upsert], watermark: int | None = None) -> list[tuple[Any, ...]]:
@@ -49,7 +50,7 @@ class Run:
                 "name": pa.array(names, pa.string()),
                 "t": pa.array(times, pa.int64()),
                 "k0": pa.array(hashes, pa.int64()),
-                "q": pa.array(sequence, pa.int64()),
+                "q": pa.array(sequence, self._sequence),
                 "gone": pa.array(gone, pa.bool_()),
                 HASH: pa.array(hashes, pa.int64()),
             }
@@ -106,6 +107,28 @@ def test_a_row_with_a_smaller_sequence_is_older() -> None:
     assert run.epoch([(1, "a", 1, 6, False)]) == []
     assert run.epoch([(1, "x", 1, 6, True)]) == []
     assert run.epoch([(1, "c", 1, 7, False)]) == [(1, "b", 1, -1), (1, "c", 1, 1)]
+
+
+@pytest.mark.parametrize("in_one_epoch", [False, True])
+@pytest.mark.parametrize(
+    ("small", "large", "type_"),
+    [
+        (None, -5, pa.int64()),
+        (None, float("nan"), pa.float64()),
+        (float("inf"), float("nan"), pa.float64()),
+        (-0.5, 0.0, pa.float64()),
+        ("B", "a", pa.string()),
+        (False, True, pa.bool_()),
+    ],
+)
+def test_epochs_are_no_part_of_the_order_of_the_rows_of_a_key(
+    small: Any, large: Any, type_: pa.DataType, in_one_epoch: bool
+) -> None:
+    run = Run(make_spec(), type_)
+    upserts: list[Upsert] = [(1, "new", 1, large, False), (1, "old", 1, small, False)]
+    for epoch in [upserts] if in_one_epoch else [[one] for one in upserts]:
+        run.epoch(epoch)
+    assert run.output == Counter({(1, "new", 1): 1})
 
 
 def test_a_row_that_has_not_changed_has_no_results() -> None:
