@@ -277,7 +277,9 @@ def test_several_tables_and_joined_streams_follow_changes_too(
     assert expected
 
 
-def test_a_table_without_an_index_is_refused(stream: Stream, ranges: Ranges, tmp_path: Path) -> None:
+def test_a_table_without_an_index_is_refused(
+    spark: SparkSession, stream: Stream, ranges: Ranges, tmp_path: Path
+) -> None:
     table = th.Table(ranges.path, every="1 minute")
     inputs = {"a": stream.frame, "t": table}
     with pytest.raises(th.QueryError, match=r"\[TABLE_FOLDER\].*on s3:// only; give mailbox="):
@@ -286,6 +288,12 @@ def test_a_table_without_an_index_is_refused(stream: Stream, ranges: Ranges, tmp
         th.plan(inputs, ON, model="spark")
     # A conjunct that only Spark can evaluate needs no join of Spark.
     assert th.plan(inputs, f"{ON} AND coalesce(t.name, string(a.x)) <> 'n3'", how="left")
+    span = spark.sql("SELECT 1L AS low, 2L AS high, array(make_interval(0, 1)) AS span")
+    with pytest.raises(
+        th.QueryError, match=r"\[TABLE_INDEX\].*because column t.span .*; drop the column"
+    ) as info:
+        th.plan({"a": stream.frame, "t": th.Table(span)}, ON)
+    assert "write the conjunct" not in str(info.value)
     with pytest.raises(th.QueryError, match=r"\[BAD_VALUE\] no join has been planned"):
         th.stage(th.Table(ranges.path))
     with pytest.raises(th.QueryError, match=r"\[BAD_VALUE\] th.stage needs a th.Table"):

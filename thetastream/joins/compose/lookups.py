@@ -112,8 +112,9 @@ def open_folder(request: JoinRequest) -> TableFolder | str:
     """Choose the folder in which tables are staged, or say why no table of a request can have an index."""
     if request.keeps_spark_join:
         return 'model="spark" asks for it'
-    if any(problem.condition == "UNSUPPORTED_TYPE" for problem in request.problems):
-        return "Arrow cannot carry a column"
+    for problem in request.problems:
+        if problem.condition == "UNSUPPORTED_TYPE":
+            return problem.message
     root, problems = request.choose_mailbox()
     if problems:
         return NO_FOLDER
@@ -178,7 +179,7 @@ def plan_rows_lookup(
     carried, refused = catalyst.carry(table, names, len(carried))
     table = replace(table, carried=carried)
     if problems or refused:
-        return "Arrow cannot carry a column"
+        return (*problems, *refused)[0].message
     # 2. Write the condition over the structs.
     inside = {one.alias.casefold(): one.alias for one in arrived}
 

@@ -272,8 +272,9 @@ def refuse_declared(
             hint = 'give mailbox="hdfs://..." or "file:/shared/..."'
             what += f" in a folder that all executors share, and {why}"
             raise QueryError("TABLE_FOLDER", f"{what}; {hint}")
-        hint = "write the conjunct in another way, or join the DataFrame itself"
-        raise QueryError("TABLE_INDEX", f"{what}, and there is none, because {why}; {hint}")
+        has_hint = ";" in why  # as that of a column that Arrow cannot carry
+        hint = "" if has_hint else "; write the conjunct in another way, or join the DataFrame itself"
+        raise QueryError("TABLE_INDEX", f"{what}, and there is none, because {why}{hint}")
 
 
 def _plan_lookups(

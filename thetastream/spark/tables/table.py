@@ -1,5 +1,6 @@
 """``th.Table`` declares a table that joins with streams: where its rows come from, and how it changes."""
 
+import inspect
 import os
 import re
 import uuid
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from thetastream.core.arguments import describe_given, hint_unit
+from thetastream.core.arguments import describe_given, hint_unit, refuse_non_text
 from thetastream.core.columns import HIDDEN
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import is_uri
@@ -28,6 +29,8 @@ VALID_TO = "valid to"
 _FAR_FUTURE = "+200000-01-01"
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 """The formats whose tables are folders of files."""
+_EXAMPLES = {"format": 'format="delta"', "valid_from": 'valid_from="since"'}
+"""How the arguments that are texts are written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +95,14 @@ class Table:
     _token: str = field(default_factory=lambda: uuid.uuid4().hex, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        is_path = isinstance(self.source, str | Path)
+        is_path = isinstance(self.source, str | Path) and self.source != ""
         if not is_path and not isinstance(self.source, DataFrame) and not callable(self.source):
             if self.source is not None or self.format is None:
                 what = "source must be a batch DataFrame, a function that returns one, or a path"
-                raise QueryError("BAD_VALUE", f"{what}, not {self.source!r}")
+                raise QueryError("BAD_VALUE", f"{what}, not {describe_given(self.source)}")
         elif not is_path and (self.format is not None or self.options):
             raise QueryError("BAD_VALUE", "format and options belong to a path; leave them out")
+        self._check_types()
         if isinstance(self.source, DataFrame) and self.source.isStreaming:
             raise QueryError(
                 "BAD_VALUE", "source must be a batch DataFrame, and this is a stream; join it as it is"
@@ -116,6 +120,24 @@ class Table:
         if self.valid_from is not None and not self.keys:
             what = f"valid_from={self.valid_from!r} needs key=, the columns whose rows replace each other"
             raise QueryError("VALID_FROM", what)
+
+    def _check_types(self) -> None:
+        """Refuse arguments that are of another type than the one that is documented."""
+        if callable(self.source) and not isinstance(self.source, DataFrame) and not _takes_one(self.source):
+            what = (
+                "the function of a table must take one argument, the Spark session, as in lambda spark: ..."
+            )
+            raise QueryError("BAD_VALUE", what)
+        for name, value in (("format", self.format), ("valid_from", self.valid_from)):
+            if value is not None:
+                refuse_non_text(value, name, _EXAMPLES[name])
+        is_list = isinstance(self.key, str | Sequence)
+        if not is_list or not all(isinstance(one, str) and one for one in self.keys):
+            what = 'key must be the name of a column or a list of names, as in ["currency"]'
+            raise QueryError("BAD_VALUE", f"{what}, not {describe_given(self.key)}")
+        if not isinstance(self.options, Mapping) or not all(isinstance(one, str) for one in self.options):
+            what = 'options must be a dict of the options of Spark, as in {"header": True}'
+            raise QueryError("BAD_VALUE", f"{what}, not {describe_given(self.options)}")
 
     def __repr__(self) -> str:
         shown = [repr(self.source)] if isinstance(self.source, str | Path) else [self._describe_source()]
@@ -166,7 +188,8 @@ class Table:
             frame = self.source(spark)
             if not isinstance(frame, DataFrame) or frame.isStreaming:
                 what = "the function of a table must return a batch DataFrame of Spark"
-                raise QueryError("BAD_VALUE", f"{what}, not {type(frame).__name__}")
+                found = "a stream" if isinstance(frame, DataFrame) else describe_given(frame)
+                raise QueryError("BAD_VALUE", f"{what}, not {found}")
             return frame
         reader = spark.read.format(self.format or FILE_FORMATS[0])
         for name, value in self.options.items():
@@ -285,3 +308,14 @@ def _count_seconds(span: Duration) -> float:
     """Return the seconds of a span; 0 if it is none."""
     found = read_span(span)
     return 0.0 if found is None else found.total_seconds()
+
+
+def _takes_one(function: Callable[..., object]) -> bool:
+    """Whether a function can be called with one argument; True if Python does not know."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # It is written in C.
+    return True
