@@ -29,6 +29,7 @@ import traceback
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from math import isfinite, isnan
 from pathlib import Path
 from queue import SimpleQueue
@@ -57,6 +58,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 CHUNK_ROWS = 1000
 """The number of rows that are values of Python at one time, because these need much memory."""
+DAY_US = 86_400_000_000
 
 
 def run(arguments: "Sequence[str]") -> NoReturn:
@@ -206,6 +208,9 @@ def _encode_arrow(rows: pa.Table) -> bytes:
 
 
 def _encode_rows(rows: pa.Table) -> bytes:
+    for column in rows.columns:
+        for times in chain.from_iterable(map(_find_times, column.chunks)):
+            _refuse_lost_times(times)
     text = bytearray(b"[")
     for start in range(0, len(rows), CHUNK_ROWS):
         if start:
@@ -213,6 +218,29 @@ def _encode_rows(rows: pa.Table) -> bytes:
         text += encode_json(rows.slice(start, CHUNK_ROWS).to_pylist())[1:-1]
     text += b"]"
     return bytes(text)
+
+
+def _find_times(array: pa.Array) -> "Iterator[pa.Array]":
+    """Find the arrays of TIME in an array, which may be nested."""
+    kind = array.type
+    if pa.types.is_time64(kind):
+        yield array
+    elif pa.types.is_map(kind):
+        yield from chain(_find_times(array.keys), _find_times(array.items))
+    elif pa.types.is_struct(kind):
+        yield from chain.from_iterable(map(_find_times, array.flatten()))
+    elif pa.types.is_union(kind):
+        yield from chain.from_iterable(_find_times(array.field(n)) for n in range(kind.num_fields))
+    elif pa.types.is_nested(kind) and hasattr(array, "flatten"):
+        yield from _find_times(array.flatten())
+
+
+def _refuse_lost_times(times: pa.Array) -> None:
+    """Raise ValueError if Python has no such time of a day: it is midnight at the end, or has nanoseconds."""
+    per_us = 1000 if times.type.unit == "ns" else 1
+    numbers = times.drop_null().view(pa.int64()).to_numpy()
+    if (numbers >= DAY_US * per_us).any() or (numbers % per_us).any():
+        raise ValueError("24:00:00, or a time with nanoseconds, would become another time")
 
 
 def encode_json(value: Any) -> bytes:

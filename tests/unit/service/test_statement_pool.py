@@ -35,7 +35,7 @@ from thetastream.service import sandbox, statement_pool
 from thetastream.service.bodies import ResponseMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
-from thetastream.service.statement_worker import JSON, LENGTH, SPARE_BYTES, _read_requests
+from thetastream.service.statement_worker import JSON, LENGTH, SPARE_BYTES, _read_requests, encode_table
 from thetastream.service.traceless import FUNCTIONS, leaves_no_trace
 from thetastream.stores import ParquetStore
 
@@ -217,6 +217,27 @@ def test_a_value_that_an_answer_cannot_have_ends_no_process(pool: StatementPool,
 
     # A process that has kept more memory than others may end after any answer.
     assert any(keeps_its_process() for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("TIME '24:00:00'", None),
+        ("[{'a': MAP {1: [TIME '24:00:00', NULL]::TIME[2]}}]", None),
+        ("union_value(a := TIME '24:00:00')", None),
+        ("'12:00:00.123456789'::TIME_NS", None),
+        ("'12:00:00.123456'::TIME_NS", '"12:00:00.123456"'),
+        ("[TIME '23:59:59.999999', NULL]", '["23:59:59.999999",null]'),
+        ("'2020-01-01 00:00:00.123456789'::TIMESTAMP_NS", '"2020-01-01T00:00:00.123456789"'),
+    ],
+)
+def test_a_time_in_json_is_the_one_of_the_answer(value: str, text: str | None) -> None:
+    table = duckdb.sql(f"SELECT {value} AS t").to_arrow_table()
+    if text is None:
+        with pytest.raises(QueryError, match=r"STORE_QUERY.*24:00:00.*VARCHAR, or accept Arrow"):
+            encode_table(table, JSON)
+    else:
+        assert encode_table(table, JSON).decode() == f'[{{"t":{text}}}]'
 
 
 def test_the_process_opens_a_store_and_its_errors_keep_their_class(
