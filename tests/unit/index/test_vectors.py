@@ -1,6 +1,7 @@
 """Similarity of vectors: what tiles propose includes every pair that the exact comparison takes."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -210,6 +211,26 @@ def test_pairs_far_from_the_limit_are_proved() -> None:
         pieces = [*measure.propose(LimitSearch(comparison, vectors, every, vectors, every), 1 << 17)]
         n_proved = sum(len(one.probes) for one in pieces if one.is_proved)
         assert n_proved >= len(list_pairs(measure, column, column, op, limit)) - 2 > 30_000
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda one: one.name)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("limit", [-math.inf, -np.finfo("f8").max, np.finfo("f8").max, math.inf])
+def test_all_pairs_satisfy_a_huge_limit_or_none_does(measure: VectorMeasure, op: str, limit: float) -> None:
+    """The linear form of the limit may overflow, which warns nobody."""
+    rows = np.random.default_rng(5).normal(size=(9, 3)) * np.geomspace(1e-3, 1e3, 9)[:, None]
+    column, every = pa.array(rows.tolist(), pa.list_(pa.float32())), np.arange(9)
+    vectors = measure.derive(column)
+    search = LimitSearch(MeasureLimit(measure, op, limit), vectors, every, vectors, every)
+    proposed, proved = Counter[tuple[int, int]](), set[tuple[int, int]]()
+    for one in measure.propose(search, 7):
+        pairs = [*zip(one.probes.tolist(), one.stored.tolist(), strict=True)]
+        proposed.update(pairs)
+        proved.update(pairs if one.is_proved else [])
+    wanted = list_pairs(measure, column, column, op, limit)
+    assert len(wanted) in (0, 81)
+    assert proved <= wanted <= proposed.keys()
+    assert set(proposed.values()) <= {1}
 
 
 def test_vectors_of_two_sizes_are_refused_when_they_meet() -> None:

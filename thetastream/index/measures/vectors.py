@@ -152,8 +152,9 @@ class VectorMeasure(PairMeasure):
         matrix, norms = take_rows(probes.matrix, at[usual]), probes.norms[at[usual]]
         rows = other_at[other_usual]
         error, lengths = _find_error(matrix), stored.norms[rows]
-        form = self.form(limit, matrix, norms, lengths, error)
-        sure: Form | None = self.form(limit, matrix, norms, lengths, -error)
+        with np.errstate(over="ignore"):  # All pairs satisfy a huge limit or none does, as an infinite one.
+            form = self.form(limit, matrix, norms, lengths, error)
+            sure: Form | None = self.form(limit, matrix, norms, lengths, -error)
         vectors = take_rows(stored.matrix, rows)
         if stored.size >= LEAST_FLOATS and len(usual) * len(stored.matrix) >= LEAST_PAIRS:
             heads = take_rows(stored.heads.rows, rows)
@@ -309,8 +310,7 @@ def _leaves_few(form: Form, stored: Singles) -> bool:
 
 
 def _make_form(x: Any, added: Floats, bound: Floats, is_above: bool) -> Form:
-    with np.errstate(over="ignore"):
-        single = added.astype(np.float32), bound.astype(np.float32)
+    single = added.astype(np.float32), bound.astype(np.float32)
     return Form(np.ascontiguousarray(x, dtype=np.float32), *single, is_above)
 
 
