@@ -193,6 +193,8 @@ RANKINGS = [
     ("a.k = b.k", "vector_l2_distance(b.v, a.v)", "distance"),
     ("a.x < b.x", "vector_inner_product(transform(a.v, e -> e * 2F), b.v)", "similarity"),
     (f"a.k = b.k AND {NEAR}", "vector_cosine_similarity(a.v, b.v) DESC", "distance"),
+    ("true", "1 - vector_cosine_similarity(a.v, b.v)", "distance"),
+    ("a.k = b.k", "bit_count(a.x ^ b.x) + bit_count(a.id ^ b.k)", "similarity"),
 ]
 
 
@@ -211,8 +213,8 @@ def rank_pairs(a: DataFrame, b: DataFrame, on: str, by: str, is_greatest: bool, 
     return found
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("first", [0, 2, 4])
 def test_the_nearest_by_a_measure(spark: SparkSession, tmp_path: Path, first: int) -> None:
     a, b = (draw_frame(spark, seed, 90).localCheckpoint() for seed in (16, 17))
     s = replay(a, [range(60), range(60, 90)], tmp_path)

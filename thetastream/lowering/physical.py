@@ -16,6 +16,7 @@ from thetastream.core.condition import (
     compute_lifetime_us,
 )
 from thetastream.core.how import INNER, How, PairRanking
+from thetastream.core.measure import PairMeasure
 from thetastream.core.sides import Side
 from thetastream.index.base import IndexSpec
 
@@ -138,7 +139,7 @@ class PhysicalPlan:
         condition, ranked = self.condition, self.condition.ranked
         is_whole = not (self.residual or condition.predicates or condition.same)
         shape = self.indexes[0].shape
-        if ranked is not None and shape.layout.uses_measures:
+        if ranked is not None and shape.layout.uses_measures and _leaves_out(ranked.measure):
             return f"by {ranked.measure.name}; index {shape.name} leaves out what is surely farther"
         if self.ranking.ordered is not None and is_whole:
             return "in the order of their values, from the nearest one outward, if many are partners"
@@ -159,3 +160,8 @@ def compute_lifetimes(window: Dimension | None) -> tuple[int | None, int | None]
     """
     left, right = (compute_lifetime_us(window, side) for side in Side)
     return None if left is None else max(0, left), None if right is None else max(0, right)
+
+
+def _leaves_out(measure: PairMeasure) -> bool:
+    """Whether a measure proposes the nearest partners. By default, it proposes all pairs."""
+    return type(measure).propose_nearest is not PairMeasure.propose_nearest

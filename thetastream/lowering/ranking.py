@@ -2,6 +2,7 @@
 
 abs(f - g), f - g, g - f, f, g, m(f, g)        where f reads the left stream only, and g the right one,
                                                and m is a measure
+c - m(f, g), m(f, g) + m(h, i) + ...           as in a comparison
 
 Integers and decimals of up to 18 digits have a common type of more digits, which no key holds. Then values
 are ranked in the type of g, or units compute the difference in 16 bytes if f has more decimals than g.
@@ -22,7 +23,7 @@ from thetastream.core.measure import PairMeasure
 from thetastream.core.spark_types import is_integral, parse_decimal
 from thetastream.lowering.domains import find_domain, write_key
 from thetastream.lowering.query import Query, Resolver, Stream
-from thetastream.lowering.rewrite_measures import read_measure
+from thetastream.lowering.rewrite_measures import read_number
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         what = f"direction={nearest.direction!r} ranks the greatest value first"
         raise QueryError("NEAREST", f"{what}; leave out what stands behind the expression in {nearest.by!r}")
     is_descending |= is_similarity
-    call = read_measure(phrase, query, resolver)
+    call = read_number(phrase, query, resolver)
     if call is not None and call.measure.ranks:
         if call.problem is not None or has_nulls_first:
             raise _make_error(nearest, call.problem or "NULL is the last of the values of a measure")

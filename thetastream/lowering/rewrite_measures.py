@@ -89,7 +89,7 @@ def rewrite_measure(conjunct: Conjunct, comparison: Comparison) -> bool:
     named = find_references(other, query.aliases)
     if len(find_references(call, query.aliases)) < 2 or len(named) > 1 or op not in ("<", "<=", ">", ">="):
         return False
-    found = _read_number(call, query, resolver)
+    found = read_number(call, query, resolver)
     if found is None or found.problem is not None or found.measure.is_test:
         return False
     if not named:
@@ -105,13 +105,13 @@ def rewrite_measure(conjunct: Conjunct, comparison: Comparison) -> bool:
     return threshold is not None
 
 
-def _read_number(phrase: Phrase, query: Query, resolver: Resolver) -> MeasureCall | None:
+def read_number(phrase: Phrase, query: Query, resolver: Resolver) -> MeasureCall | None:
     """Read a measure, a sum of ``bit_count``, a constant minus one of them, or a cast of one of them that
     keeps its value."""
     cast = read_cast(phrase.bare())
     if cast is not None:
         types = tuple(resolver.type_of(one.text, query.aliases) for one in (cast[0], phrase))
-        return _read_number(cast[0], query, resolver) if types in _EXACT_CASTS else None
+        return read_number(cast[0], query, resolver) if types in _EXACT_CASTS else None
     return (
         read_measure(phrase, query, resolver)
         or _read_sum(phrase, query, resolver)
@@ -139,7 +139,7 @@ def _read_subtraction(phrase: Phrase, query: Query, resolver: Resolver) -> Measu
     if sign is None or phrase.tokens[sign].kind != "DASH":
         return None
     minuend, call = phrase.slice(0, sign), phrase.slice(sign + 1)
-    found = None if find_references(minuend, query.aliases) else _read_number(call, query, resolver)
+    found = None if find_references(minuend, query.aliases) else read_number(call, query, resolver)
     type_ = None if found is None else resolver.type_of(phrase.text, query.aliases)
     if found is None or found.measure.is_test or type_ not in _NUMBERS:
         return None

@@ -19,7 +19,6 @@ from thetastream.core.measure import (
     LimitSearch,
     MeasureLimit,
     NearestSearch,
-    PairMeasure,
     Proposal,
     Singles,
     Values,
@@ -84,13 +83,12 @@ class WordLists(DerivedArrays):
     """Whether a list or one of its integers is NULL."""
 
 
-class HammingSum(PairMeasure):
+class HammingSum(ScoredMeasure):
     """The number of bits in which two lists of integers differ."""
 
     name = "sum of bit_count"
     forms = ()
     arguments = "integers"
-    ranks = False
 
     def takes(self, left: str, right: str) -> bool:
         return left == right == "array<bigint>"
@@ -123,6 +121,18 @@ class HammingSum(PairMeasure):
         y = search.stored.words[:, search.stored_rows[others]]
         for found, columns in collect_places(partial(select_words, x, y, least, most), capacity):
             yield Proposal(known[found], others[columns], is_proved=True)
+
+    def score(self, search: NearestSearch, mine: Int64s, theirs: Int64s, best: Singles) -> Singles:
+        from thetastream.kernels.tiles import score_bits  # loads Numba
+
+        rows, other_rows = search.seeker_rows[mine], search.other_rows[theirs]
+        total = np.zeros((len(mine), len(theirs)), dtype=np.float32)
+        tile = np.empty_like(total)
+        # A column in which all lists are NULL has one word.
+        for x, y in zip(search.seekers.words, search.others.words, strict=False):
+            score_bits(x[rows], y[other_rows], tile)
+            total += tile
+        return total if search.is_descending else -total
 
 
 def find_interval(limit: MeasureLimit) -> tuple[int, int]:

@@ -6,7 +6,8 @@ on, and ``_find_edge`` finds this value among all numbers, in 64 steps:
 
     1 - v <= 0.2    is true for the same v as    v >= 0.8
 
-The measure proposes pairs by this comparison, and proves them.
+The measure proposes pairs by this comparison, and proves them. Partners may be ranked by a difference, too.
+Then all pairs are computed, because a rounding may let pairs tie whose values of the measure differ.
 """
 
 import math
@@ -44,13 +45,12 @@ class Subtraction(PairMeasure):
     """
 
     forms = ()
-    ranks = False
 
     def __init__(self, measure: PairMeasure, minuend: float, is_single: bool) -> None:
         self.measure, self.minuend, self.is_single = measure, minuend, is_single
         self.name = f"{minuend:.17g}{'F' if is_single else ''} - {measure.name}"
         self.arguments, self.is_cheap = measure.arguments, measure.is_cheap
-        self.is_similarity = not measure.is_similarity
+        self.is_similarity, self.ranks = not measure.is_similarity, measure.ranks
 
     @property
     def mirrored(self) -> PairMeasure:
