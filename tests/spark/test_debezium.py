@@ -123,6 +123,7 @@ def test_wrong_arguments_of_debezium(spark: SparkSession) -> None:
         ("CHANGES_FORMAT.*row must list.*not None", {}),
         ("CHANGES_FORMAT.*row must list.*'id INTT'", {"row": "id INTT"}),
         ("CHANGES_FORMAT.*row names '_Change_Type'", {"row": "id INT, _Change_Type STRING"}),
+        ("CHANGES_FORMAT.*row names a column twice: id, ID", {"row": "id INT, ID INT"}),
         ("CHANGES_FORMAT.*sign does not belong", {"row": COLUMNS, "sign": "w"}),
         ("CHANGES_FORMAT.*give key too", {"row": COLUMNS, "sequence": "offset"}),
         ("CHANGES_FORMAT.*key must name", {"row": COLUMNS, "key": 3}),

@@ -100,6 +100,13 @@ def test_a_key_that_is_no_key_is_refused(tmp_path: Path, changes: Any, why: str)
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize("type_", [pa.list_(pa.int32()), pa.struct([("x", pa.int32())])], ids=str)
+def test_a_key_has_plain_values(tmp_path: Path, type_: pa.DataType) -> None:
+    held = Description(describe_value(type_).schema, None, ("v",))
+    with pytest.raises(StoreError, match=r"CHANGES_KEY.*plain values, and 'v' is"):
+        apply_changes_to(str(tmp_path / "t"), held, change_value(type_, None, "insert"), "q", 0)
+
+
 def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
     table = str(tmp_path / "t")
     deltalake.write_deltalake(table, pa.table({"o_id": [1]}))

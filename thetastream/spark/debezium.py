@@ -59,6 +59,9 @@ def read_row(df: DataFrame, row: object) -> StructType:
     taken = [name for name in schema.names if name.casefold() == CHANGE_TYPE]
     if taken:
         raise QueryError("CHANGES_FORMAT", f"row names {taken[0]!r}, which is the type of a change")
+    known = {name.casefold() for name in schema.names}
+    if len(known) < len(schema.names):
+        raise QueryError("CHANGES_FORMAT", f"row names a column twice: {', '.join(schema.names)}")
     return schema
 
 

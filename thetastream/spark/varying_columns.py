@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from thetastream.core.columns import CHANGE_TYPE, CHANGES
 from thetastream.core.errors import QueryError
 from thetastream.spark.analysed import DROPPING, list_values, name_operator, read_plan
+from thetastream.spark.sources.idle import CONTROL
 
 _OF_ONE_ROW = {
     *("Project", "Filter", "Generate", "EventTimeWatermark", "SubqueryAlias", "View", "Union", "Sort"),
@@ -82,6 +83,9 @@ class _Finder:
         if operator == "Generate" and any(
             one.name() == CHANGE_TYPE for one in list_values(plan.generatorOutput())
         ):
+            return
+        # The filter of control rows is only called non-deterministic, so that Spark does not move it.
+        if operator == "Filter" and [one.name() for one in list_values(plan.references().toSeq())] == [CONTROL]:
             return
         for expression, is_special in zip(
             list_values(plan.expressions()), self._list_special(plan), strict=True

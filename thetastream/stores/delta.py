@@ -279,9 +279,9 @@ def apply_changes_to(
     Raises
     ------
     StoreError
-        CHANGES_KEY if a key is inserted or deleted twice, or is NULL. STORE_SCHEMA if the table has other
-        columns, a column whose type does not hold all values of the changes, or a constraint that rows break.
-        STORE_DAMAGED or STORE_UNREACHABLE.
+        CHANGES_KEY if a key is inserted or deleted twice, or is NULL, a list or a struct. STORE_SCHEMA if the
+        table has other columns, a column whose type does not hold all values of the changes, or a constraint
+        that rows break. STORE_DAMAGED or STORE_UNREACHABLE.
     """
     deltalake, name, transaction = _import(), hide_secrets(path), f"thetastream-{query}"
     schema, keys = description.schema, description.keys
@@ -378,6 +378,11 @@ def _drop_nullability(kind: Any) -> Any:
 
 def _choose_rows(name: str, changes: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return one change for each key: its insert, or its delete if it has no insert."""
+    for key in keys:
+        if pa.types.is_nested(changes.schema.field(key).type):
+            what = f"each row of the Delta table {name} must have one key of plain values, and {key!r}"
+            hint = "name a field of it as a column, or its JSON: to_json(...)"
+            raise StoreError("CHANGES_KEY", f"{what} is {changes.schema.field(key).type}; {hint}")
     by_key = changes.group_by([*keys, CHANGE_TYPE]).aggregate([([], "count_all")])
     doubled = by_key.filter(pc.greater(by_key["count_all"], 1))
     is_null = [pc.is_null(changes[key]) for key in keys]

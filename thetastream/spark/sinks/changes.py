@@ -47,8 +47,9 @@ def apply_changes(
     -------
     callable
         A function of a batch DataFrame and the number of its epoch. While the query runs, it raises
-        CHANGES_KEY if a key is inserted or deleted twice in one epoch, or is NULL, and STORE_SCHEMA if the
-        table has other columns, a type that does not hold all values, or a constraint that rows break.
+        CHANGES_KEY if a key is inserted or deleted twice in one epoch, or is NULL, a list or a struct, and
+        STORE_SCHEMA if the table has other columns, a type that does not hold all values, or a constraint
+        that rows break.
 
     Raises
     ------

@@ -47,7 +47,8 @@ MARK = "thetastream.idle"
 """The metadata key of the event time of a stream with ``idle=``: the folder and the name of its reports."""
 REPORTS = "idle-"
 """Beginning of the names of folders with reports."""
-_CONTROL = "__is_control"
+CONTROL = "__is_control"
+"""The column that says whether a row is a control row."""
 
 
 def read_report(text: bytes) -> Report:
@@ -159,18 +160,18 @@ def follow_others(
         else F.lit(None).cast(field.dataType).alias(field.name)
         for field in df.schema
     ]
-    both = df.withColumn(_CONTROL, F.lit(False)).union(times.select(*control, F.lit(True)))
+    both = df.withColumn(CONTROL, F.lit(False)).union(times.select(*control, F.lit(True)))
     time = F.col(quote(event_time))
     marked = {**(df.schema[event_time].metadata or {}), MARK: [folder, name]}
     columns = [
         time.alias(field.name, metadata=marked) if field.name == event_time else F.col(quote(field.name))
         for field in df.schema
     ]
-    watched = both.select(*columns, _CONTROL).withWatermark(event_time, delay)
+    watched = both.select(*columns, CONTROL).withWatermark(event_time, delay)
     # Spark moves a deterministic filter before the watermark, which would then see no control row. It moves
     # no filter past one that it takes for non-deterministic, so filters of the user stay behind it as well.
-    rows = watched.where(~(F.col(_CONTROL) & (F.spark_partition_id() >= 0)))
-    return rows.drop(_CONTROL)
+    rows = watched.where(~(F.col(CONTROL) & (F.spark_partition_id() >= 0)))
+    return rows.drop(CONTROL)
 
 
 for module in (folders, rules, sys.modules[__name__]):
