@@ -85,7 +85,8 @@ class _Finder:
         ):
             return
         # The filter of control rows is only called non-deterministic, so that Spark does not move it.
-        if operator == "Filter" and [one.name() for one in list_values(plan.references().toSeq())] == [CONTROL]:
+        read = plan.references().toSeq() if operator == "Filter" else None
+        if read is not None and [one.name() for one in list_values(read)] == [CONTROL]:
             return
         for expression, is_special in zip(
             list_values(plan.expressions()), self._list_special(plan), strict=True
