@@ -392,6 +392,14 @@ def test_upserts_of_a_batch_are_the_latest_rows(spark: SparkSession) -> None:
     ):
         with pytest.raises(th.QueryError, match=refused):
             th.changes(frame, **asked)  # type: ignore[arg-type]
+    for sequence in ("make_ym_interval(0, n)", "parse_json('1')"):
+        with pytest.raises(
+            th.QueryError, match=r"UNSUPPORTED_TYPE.*sequence must be a value that units order"
+        ):
+            th.changes(frame, format="upsert", key="id", sequence=sequence)
+    collated = frame.selectExpr("name COLLATE UTF8_LCASE AS k", "n")
+    with pytest.raises(th.QueryError, match=r"UNSUPPORTED_TYPE.*'k'.*by their collation"):
+        th.changes(collated, format="upsert", key="k")
     for key in ("map('a', id)", "array(map('a', id))", "struct(id, map('a', id))"):
         with pytest.raises(th.QueryError, match=r"UNSUPPORTED_TYPE.*a map identifies no row"):
             th.changes(frame.selectExpr(f"{key} AS k", "n"), format="upsert", key="k")

@@ -12,7 +12,16 @@ from typing import Literal
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, AtomicType, BooleanType, DataType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    BooleanType,
+    DataType,
+    MapType,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 from thetastream.conditions import tokenize
 from thetastream.core.columns import CHANGE_TYPE, VERSION
@@ -241,6 +250,10 @@ def _follow_upserts(
     # 1. Read the columns of the row.
     df = source.drop(ORDER_SOURCE, GONE_SOURCE)
     _check_row(df, keys, "upserts")
+    for name in keys:
+        if " collate " in df.schema[name].dataType.simpleString():
+            what = f"key names {name!r}, whose texts may be equal by their collation and be other texts"
+            raise QueryError("UNSUPPORTED_TYPE", f"{what}; cast it to STRING, or name lower(...) of it")
     _check_deleted(source, deleted)
     read = read_streams({_ALIAS: df}, False, None, {})
     raise_problems(read.problems)
@@ -276,5 +289,10 @@ def _add_expression(df: DataFrame, text: str | None, name: str, what: str) -> Da
     if not isinstance(type_, AtomicType):
         found = type_.simpleString()
         raise QueryError("UNSUPPORTED_TYPE", f"{what} must be one value, and {text!r} is {found}")
+    if isinstance(type_, YearMonthIntervalType | VariantType):
+        found = type_.simpleString()
+        raise QueryError(
+            "UNSUPPORTED_TYPE", f"{what} must be a value that units order, and {text!r} is {found}"
+        )
     refuse_varying(df, [tokenize(text)], f"{what} is about a row alone", "compute it in the source")
     return added
