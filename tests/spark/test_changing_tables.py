@@ -381,7 +381,7 @@ def test_a_version_needs_the_columns_that_the_query_reads(
     on = f"{ON} AND t.`odd name` >= 0"
     th.plan({"a": stream.frame, "t": table}, on, how="semi", mailbox=str(tmp_path))
     assert th.stage(table)[0]["version"] == 1
-    ranges.overwrite(rows.where("id > 0"))
+    ranges.overwrite(rows.where("id > 0").selectExpr("low AS LOW", "high", "`odd name` AS `Odd Name`"))
     assert th.stage(table)[0]["version"] == 2
     for frame, words in (
         (rows.drop("high"), "its column 'high' is gone; it has low, odd name"),
@@ -390,6 +390,32 @@ def test_a_version_needs_the_columns_that_the_query_reads(
         ranges.overwrite(frame)
         with pytest.raises(th.QueryError, match=rf"\[TABLE_SCHEMA\] table 't'.*{words}"):
             th.stage(table)
+
+
+def test_a_source_that_cannot_be_read_is_refused_by_name(
+    stream: Stream, ranges: Ranges, tmp_path: Path
+) -> None:
+    spark, fails = stream.frame.sparkSession, [False]
+
+    def read(session: Any) -> DataFrame:
+        if fails[0]:
+            raise ZeroDivisionError("no rows today")
+        return session.range(3).selectExpr("id AS low", "id AS high", "id AS name")
+
+    ranges.overwrite(read(spark))
+    tables = {"f": th.Table(read), "p": th.Table(ranges.path)}
+    for alias, table in tables.items():
+        on = f"a.x >= {alias}.low AND a.x <= {alias}.high"
+        th.plan({"a": stream.frame, alias: table}, on, mailbox=str(tmp_path))
+        assert th.stage(table)[0]["version"] == 1
+    fails[0] = True
+    for file in Path(ranges.path).glob("*.parquet"):
+        file.write_bytes(b"PAR1" + bytes(50) + b"PAR1")
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    for alias, words in (("f", "no rows today"), ("p", "FAILED_READ_FILE|CANNOT_READ|Exception")):
+        with pytest.raises(th.QueryError, match=rf"\[TABLE_UNREADABLE\] table '{alias}'.*({words})") as found:
+            th.stage(tables[alias])
+        assert "calling o" not in str(found.value)
 
 
 def test_versions_that_are_too_old_or_gone_end_the_query_by_name(

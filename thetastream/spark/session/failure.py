@@ -36,6 +36,8 @@ _QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
 _KILLED = re.compile(r"Python worker (?:process )?(?:exited|terminated) unexpectedly|exit code 137|SIGKILL")
 _PYTHON = re.compile(r"(?:\w+\.)*(?:ArrowMemoryError|_ArrayMemoryError|MemoryError)\b[^\n]*")
 _JVM = re.compile(r"(?:[\w$]+\.)*(?:OutOfDirectMemoryError|OutOfMemoryError|OutOfMemoryException)\b[^\n]*")
+_CALLED = "An error occurred while calling "
+"""How Py4J begins the text of an exception."""
 _LOST = "Exception while sending command."
 """What Py4J logs with its traceback if the JVM does not answer any more."""
 OUT_OF_MEMORY = 52
@@ -110,8 +112,11 @@ def summarize_failure(text: str) -> str:
     'StateError: [Y] z'
     >>> summarize_failure("org.apache.spark.SparkException: [TASK] lost\n\tat java")
     'SparkException: [TASK] lost'
+    >>> summarize_failure("An error occurred while calling o5.collect.\n: java.io.IOException: no\n\tat x")
+    'IOException: no'
     """
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    lines = (line.strip().removeprefix(": ") for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith(_CALLED)), "")
     found = find_error(text) or name_cause(text) or explain_failure(text)
     return (found or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
 

@@ -40,7 +40,7 @@ from pyspark.sql.types import (
 from thetastream.conditions import parse
 from thetastream.conditions.names import find_columns
 from thetastream.core.columns import HASH
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.engine.table_partitions import Partitioning, RunExtent
 from thetastream.lowering.domains import quote
 from thetastream.runtime.lookup_steps import LookupFlow
@@ -53,7 +53,8 @@ from thetastream.runtime.table_staging import STAGED_COLUMNS, make_staging_step
 from thetastream.runtime.table_versions import NEW, Refused, SourceCheck, Version
 from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.wide_rows import fill_up
-from thetastream.spark.session.configure import count_partitions, read_meaning
+from thetastream.spark.session.configure import choose_name_key, count_partitions, read_meaning
+from thetastream.spark.session.failure import read_text, summarize_failure
 from thetastream.spark.session.sizes import estimate_bytes
 from thetastream.spark.tables.cuts import divide_table, find_size_problem, is_coarse
 from thetastream.spark.tables.stamp import NotReady
@@ -162,7 +163,8 @@ class TableStaging:
         Raises
         ------
         QueryError
-            TABLE_SCHEMA, TABLE_KEYS, TABLE_TOO_LARGE or TABLE_BUSY if there is no version yet.
+            TABLE_SCHEMA, TABLE_KEYS, TABLE_TOO_LARGE, TABLE_UNREADABLE or TABLE_BUSY if there is no
+            version yet.
         """
         self._partitions.clear()
         self._too_large.clear()
@@ -185,13 +187,21 @@ class TableStaging:
         Raises
         ------
         QueryError
-            TABLE_BUSY if another program is writing the table.
+            TABLE_BUSY if another program is writing the table. TABLE_UNREADABLE if its source fails.
         """
         try:
             return self.stage(folder)
         except NotReady as why:
             what = f"table {self.alias!r} cannot be read now: {why}; try again when the table is written"
             raise QueryError("TABLE_BUSY", what) from None
+        except ThetastreamError:
+            raise
+        except Exception as error:  # Spark, a data source or a function of the user may raise anything.
+            found = summarize_failure(read_text(error)) or type(error).__name__
+            what = f"table {self.alias!r} cannot be read: {found}"
+            raise QueryError(
+                "TABLE_UNREADABLE", f"{what}; versions that are staged stay as they are"
+            ) from error
 
     def refresh(self) -> None:
         """Stage the rows of now, if they have changed. If they cannot be used, the newest version stays."""
@@ -300,15 +310,17 @@ class TableStaging:
 
     def _check_columns(self, frame: DataFrame) -> None:
         """Refuse rows in which a column that the query reads is missing, or has another type."""
-        read, found = self._list_read(), {one.name: one.dataType.simpleString() for one in frame.schema}
+        fold = choose_name_key(self.spark)
+        read, found = self._list_read(), {fold(one.name): one.dataType.simpleString() for one in frame.schema}
         for planned in self.planned:
             name, type_ = planned.name, planned.dataType.simpleString()
             if name.casefold() not in read:
                 continue
-            if name not in found:
-                what = f"its column {name!r} is gone; it has {', '.join(found)}"
-            elif found[name] != type_:
-                what = f"its column {name!r} is {found[name].upper()} and was {type_.upper()}"
+            now = found.get(fold(name))
+            if now is None:
+                what = f"its column {name!r} is gone; it has {', '.join(frame.columns)}"
+            elif now != type_:
+                what = f"its column {name!r} is {now.upper()} and was {type_.upper()}"
             else:
                 continue
             hint = "restore the column, or start the query again with a new plan"

@@ -100,7 +100,7 @@ def stage(table: Table, folder: str | Path | None = None) -> list[dict[str, Any]
     QueryError
         BAD_VALUE if this is no table, or no join has been planned with it. TABLE_SCHEMA or TABLE_KEYS if the
         joins cannot use the rows of now. Then the last version stays. TABLE_BUSY if another program is
-        writing the table.
+        writing the table. TABLE_UNREADABLE if its source fails, as for a damaged file.
 
     Examples
     --------
