@@ -116,6 +116,8 @@ def test_what_a_store_cannot_hold_is_refused_before_the_query_starts(
         with pytest.raises(th.QueryError, match=refused):
             th.write(nested, store, select=select, **asked)
     assert not (tmp_path / "store").exists()
+    with pytest.raises(th.QueryError, match=r"SINK_MODE.*window\("):
+        th.write(rows.groupBy("id").count(), store, **asked)
 
 
 @pytest.mark.usefixtures("only_epochs_with_rows")

@@ -97,9 +97,9 @@ def write(
     ------
     QueryError
         STREAMS if ``df`` is no DataFrame.
-        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER, CHANGES_DROPPED or BAD_VALUE; NON_DETERMINISTIC,
-        TIME_DEPENDENT or CHANGES_TABLE if changes, or ``select`` over them, depend on more than the row. It
-        is raised before anything starts.
+        NOT_STREAMING, UNKNOWN_COLUMN, STORE_COLUMN, STORE_FOLDER, SINK_MODE, CHANGES_DROPPED or BAD_VALUE;
+        NON_DETERMINISTIC, TIME_DEPENDENT or CHANGES_TABLE if changes, or ``select`` over them, depend on more
+        than the row. It is raised before anything starts.
     StateError
         CHECKPOINT_DAMAGED if files of the checkpoint are not as they were written.
     StoreError
@@ -151,7 +151,14 @@ def write(
     writer = write_into(rows if staged is None else staged, target, is_staged, owner, punctuations)
     if name is not None:
         writer = writer.queryName(name)
-    query = writer.trigger(**pace).start()
+    try:
+        query = writer.trigger(**pace).start()
+    except AnalysisException as error:
+        if not (error.getCondition() or "").startswith("STREAMING_OUTPUT_MODE"):
+            raise
+        what = "a store keeps every row, and groups that still change cannot be appended"
+        hint = "group by window(...) of a column that has a watermark, too"
+        raise QueryError("SINK_MODE", f"{what}; {hint}") from error
     if every_s is not None:
         StoreKeeper(store, query, every_s, keep).start()
     return query
