@@ -21,7 +21,7 @@ import thetastream as th
         ({"source": pd.DataFrame({"k": [1]})}, "source must be.*not a DataFrame of pandas$"),
         ({"source": lambda: None}, "must take one argument, the Spark session, as in lambda spark"),
     ],
-    ids=str,
+    ids=["number", "none", "list", "valid_from", "format", "options", "source", "pandas", "function"],
 )
 def test_arguments_of_another_type_are_refused(given: dict[str, Any], what: str) -> None:
     with pytest.raises(th.QueryError, match=rf"(?m)^\[BAD_VALUE\].*{what}"):
