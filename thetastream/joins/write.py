@@ -14,7 +14,7 @@ from thetastream.core.arguments import read_path, refuse_non_text
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, suggest_or_list
 from thetastream.core.spans import Duration, read_trigger
-from thetastream.joins.ask.refusals import summarize, unlogged
+from thetastream.joins.ask.refusals import read_names, summarize, unlogged
 from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.joined import UnitsJoin
 from thetastream.joins.plan import Built, Plan, find_built
@@ -187,8 +187,8 @@ def _compute(df: DataFrame, select: Sequence[str]) -> DataFrame:
             rows.schema  # noqa: B018 - Spark Connect finds the columns when somebody asks for them
     except AnalysisException as error:
         if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
-            quoted = (error.getMessageParameters() or {}).get("objectName", "?")
-            raise _make_unknown_error(df, quoted.replace("`", "")) from error
+            quoted = (error.getMessageParameters() or {}).get("objectName", "")
+            raise _make_unknown_error(df, ".".join(read_names(quoted))) from error
         raise summarize(error, "select") from error
     return rows
 

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, ParseException
 from thetastream.conditions import Phrase, make_error_at, split_conjuncts, tokenize
 from thetastream.conditions.statement import Select
 from thetastream.core.errors import Mark, QueryError, ThetastreamError
-from thetastream.joins.ask.refusals import Ask, find_mark, find_refusals, read_first_line, search
+from thetastream.joins.ask.refusals import Ask, find_mark, find_refusals, read_first_line, read_names, search
 
 
 def locate(select: Select, problem: ThetastreamError) -> ThetastreamError:
@@ -83,26 +83,17 @@ def _translate(
     values = error.getMessageParameters() or {}
     condition = (error.getCondition() or "INVALID_SELECT").split(".")[0]
     if condition == "UNRESOLVED_COLUMN":
-        condition, name = "UNKNOWN_COLUMN", ".".join(_read_names(values.get("objectName", "")))
+        condition, name = "UNKNOWN_COLUMN", ".".join(read_names(values.get("objectName", "")))
         what = f"column {name!r} does not exist, or more than one stream has it"
     elif condition == "FIELD_NOT_FOUND":
-        condition, name = "UNKNOWN_COLUMN", ".".join(_read_names(values.get("fieldName", "")))
-        what = f"column {name!r} does not exist; there are {', '.join(_read_names(values.get('fields', '')))}"
+        condition, name = "UNKNOWN_COLUMN", ".".join(read_names(values.get("fieldName", "")))
+        what = f"column {name!r} does not exist; there are {', '.join(read_names(values.get('fields', '')))}"
     else:
         what = re.sub(r"^\[[A-Z_.]+\] ", "", read_first_line(error))
     start = _find_in_list(phrases, texts, error, mark)
     return make_error_at(
         phrases[0].source, phrases[0].tokens[0].start if start is None else start, what, condition
     )
-
-
-def _read_names(text: str) -> list[str]:
-    """Read the names that Catalyst quotes.
-
-    >>> _read_names("`id`, `ts`")
-    ['id', 'ts']
-    """
-    return re.findall(r"`((?:[^`]|``)*)`", text)
 
 
 def _find_in_list(

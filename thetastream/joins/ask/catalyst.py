@@ -25,7 +25,7 @@ from thetastream.core.errors import Mark, QueryError
 from thetastream.core.spans import LONGEST_US, parse_duration, spell, to_micros
 from thetastream.core.spark_types import is_day_time
 from thetastream.joins.ask.carriers import carry, select_fields
-from thetastream.joins.ask.refusals import find_mark, find_refusals, read_first_line, unlogged
+from thetastream.joins.ask.refusals import find_mark, find_refusals, read_first_line, read_names, unlogged
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Constant, Stream
@@ -302,7 +302,7 @@ class Catalyst:
         values = error.getMessageParameters() or {}
         aliases = ", ".join(self._schemas)
         if condition == "UNRESOLVED_COLUMN":
-            parts = re.findall(r"`((?:[^`]|``)*)`", values.get("objectName", ""))
+            parts = read_names(values.get("objectName", ""))
             if len(parts) > 1:
                 return QueryError(
                     "UNKNOWN_ALIAS",

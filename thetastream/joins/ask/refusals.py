@@ -105,6 +105,15 @@ def summarize(error: PySparkException, where: str = "") -> QueryError:
     return QueryError(found[1], prefix + found[2]) if found else QueryError("SPARK", prefix + first)
 
 
+def read_names(text: str) -> list[str]:
+    """Read the names that Catalyst quotes.
+
+    >>> read_names("`id`, `ts`")
+    ['id', 'ts']
+    """
+    return re.findall(r"`((?:[^`]|``)*)`", text)
+
+
 def read_first_line(error: PySparkException) -> str:
     """Return the first line of Spark's error, without its SQLSTATE."""
     return re.sub(r" SQLSTATE:.*", "", _find_first_line(error))

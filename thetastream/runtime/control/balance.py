@@ -61,31 +61,33 @@ def measure_capacities(
         what = f"capacities need epochs in which every unit works, and unit {idle[0]} has not worked yet"
         raise QueryError("NOTHING_MEASURED", what)
     groups = [[(held[slots[unit]], busy_ms[slots[unit]]) for unit in units] for units in model.groups]
-    if is_even(groups, factor):
+    capacities = find_capacities(groups, factor)
+    if capacities is None:
         return None
     found = [1.0] * len(slots)
-    for units, measured in zip(model.groups, map(compute_capacities, groups), strict=True):
+    for units, measured in zip(model.groups, capacities, strict=True):
         for unit, capacity in zip(units, measured, strict=True):
             found[unit] = capacity
     return tuple(found)
 
 
-def is_even(groups: Iterable[Sequence[tuple[float, float]]], factor: float) -> bool:
-    """Whether no unit works more than ``factor`` times as long as the mean of its group.
+def find_capacities(
+    groups: Sequence[Sequence[tuple[float, float]]], factor: float
+) -> list[list[float]] | None:
+    """Find the capacities of the units of each group, whose mean is 1; None if their work is even enough.
 
     ``groups`` has what each unit holds and how long it works.
+
+    >>> find_capacities([[(90, 10), (90, 30)]], 1.2)
+    [[1.5, 0.5]]
     """
     times = [[busy for _, busy in units] for units in groups]
-    return all(max(group) * len(group) <= factor * sum(group) for group in times)
+    if all(max(group) * len(group) <= factor * sum(group) for group in times):
+        return None
+    return [_compute_capacities(units) for units in groups]
 
 
-def compute_capacities(units: Sequence[tuple[float, float]]) -> list[float]:
-    """Compute the capacities of the units of a group, whose mean is 1, from what they hold and how long they
-    work.
-
-    >>> compute_capacities([(90, 10), (90, 30)])
-    [1.5, 0.5]
-    """
+def _compute_capacities(units: Sequence[tuple[float, float]]) -> list[float]:
     rates = [held / busy for held, busy in units]
     rates = [max(rate, max(rates) * WEAKEST) for rate in rates]
     return [round(rate * len(rates) / sum(rates), 3) for rate in rates]

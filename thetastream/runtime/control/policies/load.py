@@ -11,10 +11,14 @@ replays years of load in seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 from math import gcd
 from typing import ClassVar, NamedTuple, Protocol
 
+from thetastream.core.arguments import describe_given, hint_unit
+from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
+from thetastream.core.spans import read_span
 from thetastream.models.base import Model
 from thetastream.runtime.control.plan import ControlPlan, Generation
 
@@ -87,6 +91,24 @@ class Policy(Protocol):
 
     def begin(self) -> Decider:
         """Return a decider that has seen nothing yet."""
+
+
+def read_every_s(every: object) -> float:
+    """Read the time between two checks of a policy, in seconds.
+
+    >>> read_every_s("1 minute")
+    60.0
+
+    Raises
+    ------
+    QueryError
+        POLICY if it is no positive span of time.
+    """
+    span = read_span(every)
+    if span is None or span <= timedelta(0):
+        what = f'every must be a span, as in "1 minute", not {describe_given(every)}'
+        raise QueryError("POLICY", what + hint_unit(every))
+    return span.total_seconds()
 
 
 class LoadReader:

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
-from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import read_span
-from thetastream.runtime.control.balance import compute_capacities, is_even
-from thetastream.runtime.control.policies.load import Capacities, Load
+from thetastream.runtime.control.balance import find_capacities
+from thetastream.runtime.control.policies.load import Capacities, Load, read_every_s
 
 
 @dataclass(frozen=True)
@@ -57,16 +55,11 @@ class LoadBalancing:
     def __post_init__(self) -> None:
         if isinstance(self.factor, bool) or not isinstance(self.factor, int | float) or not self.factor > 1:
             raise QueryError("POLICY", f"factor must be a number above 1, not {self.factor!r}")
-        span = read_span(self.every)
-        if span is None or span <= timedelta(0):
-            what = f'every must be a span, as in "1 minute", not {describe_given(self.every)}'
-            raise QueryError("POLICY", what + hint_unit(self.every))
+        read_every_s(self.every)
 
     def begin(self) -> "LoadBalancer":
         """Return a decider that has seen nothing yet."""
-        span = read_span(self.every)
-        assert span is not None
-        return LoadBalancer(self.factor, span.total_seconds())
+        return LoadBalancer(self.factor, read_every_s(self.every))
 
 
 class LoadBalancer:
@@ -92,11 +85,14 @@ class LoadBalancer:
         summed = self._summed
         self._begin(load)
         groups = [[summed[unit.slot] for unit in group] for group in load.units]
-        if any(not held or not busy_s for held, busy_s in summed.values()) or is_even(groups, self._factor):
+        if any(not held or not busy_s for held, busy_s in summed.values()):
+            return None
+        capacities = find_capacities(groups, self._factor)
+        if capacities is None:
             return None
         found = dict[int, float]()
         is_near = True
-        for group, measured in zip(load.units, map(compute_capacities, groups), strict=True):
+        for group, measured in zip(load.units, capacities, strict=True):
             for unit, capacity in zip(group, measured, strict=True):
                 found[unit.slot] = capacity
                 change = capacity / len(group) / unit.share

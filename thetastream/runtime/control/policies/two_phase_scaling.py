@@ -19,10 +19,9 @@ from datetime import timedelta
 from math import ceil, trunc
 from typing import ClassVar
 
-from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import parse_nbytes, read_span
-from thetastream.runtime.control.policies.load import GroupLoad, Load, Sizes
+from thetastream.core.spans import parse_nbytes
+from thetastream.runtime.control.policies.load import GroupLoad, Load, Sizes, read_every_s
 
 
 @dataclass(frozen=True)
@@ -83,19 +82,14 @@ class TwoPhaseScaling:
                 'capacity must be a size, as in "1.5 GB" or 1500000000, or a share of the time of at most 1, '
                 f"not {self.capacity!r}",
             )
-        span = read_span(self.every)
-        if span is None or span <= timedelta(0):
-            what = f'every must be a span, as in "1 minute", not {describe_given(self.every)}'
-            raise QueryError("POLICY", what + hint_unit(self.every))
+        read_every_s(self.every)
         if isinstance(self.agree, bool) or not isinstance(self.agree, int) or self.agree < 1:
             raise QueryError("POLICY", f"agree must be a positive integer, not {self.agree!r}")
 
     @property
     def every_s(self) -> float:
         """The time between two checks, in seconds."""
-        span = read_span(self.every)
-        assert span is not None
-        return span.total_seconds()
+        return read_every_s(self.every)
 
     def begin(self) -> "TwoPhaseScaler":
         """Return a decider that has seen nothing yet."""
