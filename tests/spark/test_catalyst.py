@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from thetastream.core.spark_types import is_day_time
 from thetastream.joins.ask.catalyst import Catalyst
 
 NUMBERS = [
@@ -18,6 +19,26 @@ NUMBERS = [
     "00.5",
     "-1.250",
     "123456789.98765432",
+]
+
+
+LIMITS = [
+    f"CAST(CAST(({number}) AS {type_}) AS DOUBLE)"
+    for number in ("7", "-0", "-0.0", "0.1", "123456789.123456789")
+    for type_ in ("int", "bigint", "double", "float")
+]
+INTERVALS = [
+    "INTERVAL 5 SECONDS",
+    "interval   1 minute",
+    "INTERVAL '90' MINUTE",
+    "INTERVAL '3 days 4 hours'",
+    "INTERVAL '2 weeks 3 milliseconds 7 microseconds'",
+    "INTERVAL '3 days 3 days'",
+    "INTERVAL '999999' DAY",
+    "INTERVAL 0 HOURS",
+    "INTERVAL -5 SECONDS",
+    "INTERVAL '1.5' SECOND",
+    "INTERVAL '1:30' MINUTE TO SECOND",
 ]
 
 
@@ -38,6 +59,33 @@ def test_numbers_that_have_another_type_are_evaluated_by_spark(catalyst: Catalys
     texts = ["3000000000", "1e3", "10L", "12345678901.5", "1 + 1"]
     found = [one.type for text in texts if (one := catalyst.constant(text))]
     assert found == ["bigint", "double", "bigint", "decimal(12,1)", "int"]
+
+
+def test_limits_and_intervals_have_the_values_and_the_types_of_spark(
+    spark: SparkSession, catalyst: Catalyst
+) -> None:
+    texts = [*LIMITS, *INTERVALS]
+    row = spark.sql("SELECT " + ", ".join(f"({text}) AS c{n}" for n, text in enumerate(texts)))
+    types = [field.dataType.simpleString() for field in row.schema]
+    found = [catalyst.constant(text) for text in texts]
+    expected = list(zip(types, map(repr, row.collect()[0]), strict=True))
+    assert [(one.type, repr(one.value)) for one in found if one] == expected
+
+
+def test_intervals_that_spark_refuses_or_counts_otherwise_have_no_value_of_days(spark: SparkSession) -> None:
+    assert Catalyst(spark, {}).constant("INTERVAL 999999 PARSECS") is None
+    spark.conf.set("spark.sql.legacy.interval.enabled", "true")
+    try:
+        found = Catalyst(spark, {}).constant("INTERVAL 5 SECONDS")
+    finally:
+        spark.conf.unset("spark.sql.legacy.interval.enabled")
+    assert found is None or not is_day_time(found.type)
+
+
+def test_the_name_of_an_alias_may_be_that_of_a_column_that_spark_chooses(spark: SparkSession) -> None:
+    schemas = {alias: StructType.fromDDL("id INT, value STRING") for alias in ("id", "value", "_1")}
+    known = Catalyst(spark, schemas)
+    assert known.type_of("id.id + value.id + _1.id", list(schemas)) == "int"
 
 
 def test_types_of_columns_are_those_of_spark(catalyst: Catalyst) -> None:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from decimal import Decimal
 from functools import reduce
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -25,8 +24,8 @@ from thetastream.core.errors import Mark, QueryError
 from thetastream.core.spans import LONGEST_US, parse_duration, spell, to_micros
 from thetastream.core.spark_types import is_day_time
 from thetastream.joins.ask.carriers import carry, select_fields
+from thetastream.joins.ask.literals import read_interval, read_number
 from thetastream.joins.ask.refusals import find_mark, find_refusals, read_first_line, read_names, unlogged
-from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Constant, Stream
 from thetastream.spark.analysed import find_hidden
@@ -36,8 +35,6 @@ _COLUMN = re.compile(r"(`?)(?P<alias>[A-Za-z_]\w*)\1\.(`?)(?P<name>[A-Za-z_]\w*)
 """A column of a stream by its alias, as in ``a.price``."""
 _CALL = re.compile(r"\w\s*\(")
 """A call of a function."""
-_NUMBER = re.compile(r"-?\d{1,9}(\.\d{1,9})?", re.ASCII)
-"""A number that is INT or DECIMAL for Spark, whatever its digits are."""
 _FIXED_ZONE = re.compile(
     r"(UTC|GMT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal)|UCT|Zulu|Universal)|((UTC|GMT|UT)?[+-][\d:]+)"
 )
@@ -109,16 +106,20 @@ class Catalyst:
     def constant(self, text: str) -> Constant | None:
         """Evaluate an expression without columns; None if it fails or Python cannot hold its value.
 
-        Spark evaluates it, which takes a second or two in a new session, unless it is a plain number.
+        Spark evaluates it by a job, which takes a second or two in a new session. Plain numbers and
+        intervals need no job.
         """
-        if _NUMBER.fullmatch(text):
-            return _read_number(text)
+        number = read_number(text)
+        if number is not None:
+            return number
         if text not in self._constants:
             try:
                 with unlogged():
                     frame = self._spark.sql(f"SELECT ({text}\n) AS value")
                     type_ = frame.schema[0].dataType.simpleString()
-                    self._constants[text] = Constant(type_, frame.collect()[0][0])
+                    # A setting of the session decides whether an interval is one of days and times.
+                    value = read_interval(text) if is_day_time(type_) else None
+                    self._constants[text] = Constant(type_, frame.collect()[0][0] if value is None else value)
             except (PySparkException, NotImplementedError, ValueError, OverflowError):
                 self._constants[text] = None
         return self._constants[text]
@@ -269,12 +270,11 @@ class Catalyst:
 
     def _frame(self, aliases: tuple[str, ...]) -> DataFrame:
         """Return an empty DataFrame with a struct column for each of these streams."""
-        every = tuple(self._schemas)
-        if every not in self._frames:
-            schema = StructType([StructField(alias, schema) for alias, schema in self._schemas.items()])
-            self._frames[every] = self._spark.createDataFrame([], schema)
         if aliases not in self._frames:
-            self._frames[aliases] = self._frames[every].select(*map(quote, aliases))
+            schema = StructType([StructField(alias, self._schemas[alias]) for alias in aliases])
+            # ``to`` adds the columns that are missing, in a tenth of the calls to the JVM of createDataFrame.
+            # No alias is ``1``, the name of the column that is there.
+            self._frames[aliases] = self._spark.sql("SELECT 1 WHERE FALSE").to(schema)
         return self._frames[aliases]
 
     def _ask(self, text: str) -> AnalysisException | None:
@@ -373,19 +373,6 @@ _RULES = {
 _DANGLING = re.compile(r"\A\s*(AND|OR)\b|\b(AND|OR|NOT)\s*\Z", re.IGNORECASE)
 """A connective without a condition before or behind it. Spark parses the text in parentheses."""
 _DISTANCES = re.compile(r"(?i)haversine|st_d|distance")
-
-
-def _read_number(text: str) -> Constant:
-    """Read a number of at most nine digits before and behind the point, with the type that Spark gives it.
-
-    >>> _read_number("-10"), _read_number("0.05")
-    (Constant(type='int', value=-10), Constant(type='decimal(2,2)', value=Decimal('0.05')))
-    """
-    if "." not in text:
-        return Constant("int", int(text))
-    value = Decimal(text)
-    scale = len(text.partition(".")[2])
-    return Constant(f"decimal({max(len(value.as_tuple().digits), scale)},{scale})", value)
 
 
 def _select(frame: DataFrame, text: str) -> DataFrame:

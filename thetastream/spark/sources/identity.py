@@ -29,6 +29,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, StringType, StructField, StructType
 
 from thetastream.core import identity
 from thetastream.core.columns import FORK
@@ -47,7 +48,16 @@ from thetastream.runtime.state.manifest import FORMAT as STATE_FORMAT
 from thetastream.spark.sources import register_source
 
 FORMAT = "thetastream_query"
-SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block binary"
+SCHEMA = StructType(
+    [
+        StructField("unit", IntegerType()),
+        StructField("kind", ByteType()),
+        StructField("stream", ByteType()),
+        StructField("origin", LongType()),
+        StructField("header", StringType()),
+        StructField("block", BinaryType()),
+    ]
+)
 """The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
 _ROWS = pa.schema([*ADDRESS, *SENT])
 
@@ -154,7 +164,7 @@ class IdentitySource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return SCHEMA
 
     def streamReader(self, schema: Any) -> "IdentityReader":
