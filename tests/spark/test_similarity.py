@@ -278,6 +278,7 @@ def test_rankings_that_are_refused(spark: SparkSession) -> None:
         ),
         (f"{cosine} DESC", a, "similarity", "leave out what stands behind"),
         (f"{cosine} NULLS FIRST", a, "distance", "NULL is the last of the values of a measure"),
+        ("levenshtein(a.t, b.t, 2)", a, "distance", r"rank by levenshtein\(a\.t, b\.t\), and write"),
     ):
         with pytest.raises(th.QueryError, match=rf"\[NEAREST\].*{what}"):
             th.plan({"a": a, "b": other}, on="true", how=th.Nearest(1, by=by, direction=direction))

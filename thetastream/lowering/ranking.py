@@ -16,6 +16,7 @@ from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import find_references, quote_names
 from thetastream.conditions.phrases import find_last_additive
 from thetastream.conditions.refused import find_refused
+from thetastream.conditions.tokens import read_call
 from thetastream.core.condition import Domain
 from thetastream.core.errors import QueryError
 from thetastream.core.how import DISTANCE, Nearest, Ranking
@@ -108,7 +109,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         return LoweredRanking(ranking, (None, text), (None, phrase))
     sign = find_last_additive(inner)
     if len(named) != 2 or sign is None or inner.tokens[sign].kind != "DASH":
-        raise _make_error(nearest, "it has another form")
+        raise _make_error(nearest, _describe_form(phrase))
     parts = [inner.slice(0, sign), inner.slice(sign + 1)]
     owners = [find_references(part, query.aliases) for part in parts]
     if [len(owner) for owner in owners] != [1, 1] or owners[0] == owners[1]:
@@ -160,6 +161,18 @@ def _cut_order(phrase: Phrase) -> tuple[Phrase, bool, bool]:
     if len(words) > 1 and words[-1] in ("ASC", "DESC"):
         return phrase.slice(0, -1).bare(), words[-1] == "DESC", has_nulls_first
     return phrase.bare(), False, has_nulls_first
+
+
+def _describe_form(phrase: Phrase) -> str:
+    """Say why an expression over two streams is neither a difference nor a measure."""
+    call = read_call(phrase.bare())
+    if call is None or call[0] != "LEVENSHTEIN" or len(call[1]) != 3:
+        return "it has another form"
+    f, g, k = (argument.text for argument in call[1])
+    return (
+        "levenshtein with a limit is -1 for texts that differ more, which would be the least distance; "
+        f"rank by levenshtein({f}, {g}), and write levenshtein({f}, {g}) <= {k} in the condition"
+    )
 
 
 def _find_scale(type_: str) -> int:
