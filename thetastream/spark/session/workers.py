@@ -34,6 +34,7 @@ from thetastream.core.search_path import (
     list_program_folders,
     write_search_path,
 )
+from thetastream.spark.sources.identity import read_identity
 
 NEEDED = ("pyarrow", "pandas", "numpy", "numba", "thetastream")
 """Packages that a worker imports."""
@@ -133,10 +134,12 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def warm_up_workers(spark: SparkSession) -> None:
-    """Start the Python workers of a session by a small task, once per session, and do not wait for them.
+    """Start the Python workers of a session, once per session, and do not wait for them.
 
-    To load our libraries takes two seconds of CPU time, and the first epoch of a join would wait for it.
-    Meanwhile, the program plans the join. If the workers cannot start, the first query says so.
+    A small task starts those of tasks. To load our libraries takes two seconds of CPU time, and the first
+    epoch of a join would wait for it. The source of identities starts those that plan a data source, for
+    which the first join would wait another second. Meanwhile, the program reads its streams. If the workers
+    cannot start, the first query says so.
     """
     if spark in _WARM:
         return
@@ -146,7 +149,12 @@ def warm_up_workers(spark: SparkSession) -> None:
         with suppress(Exception):
             spark.range(1).mapInArrow(lambda batches: batches, "id LONG").collect()
 
-    InheritableThread(run_task, daemon=True).start()
+    def plan_source() -> None:
+        with suppress(Exception):
+            read_identity(spark, {}, (), False)
+
+    for start in (run_task, plan_source):
+        InheritableThread(start, daemon=True).start()
 
 
 def _make_error(cause: str) -> SessionError:
