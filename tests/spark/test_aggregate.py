@@ -156,6 +156,7 @@ def test_what_is_not_folded_is_aggregated_from_pairs(spark, tables, text, reason
     assert found == wanted
 
 
+@pytest.mark.slow
 def test_deviations_do_not_depend_on_the_number_of_units(spark, tables):
     far = {"r": tables["r"], "s": tables["s"].withColumn("far", F.expr("1e6D + hash(id) % 1000 / 1e3D"))}
     query = {"on": "r.id != s.id", "group_by": "r.id % 2", "aggs": {"z": "var_samp(s.far)"}}

@@ -98,7 +98,7 @@ def test_filters_that_no_tuple_passes_hold_back_no_answer(spark: SparkSession, t
 HISTORY: list[tuple[str, How]] = [("a.k = b.k AND a.id <> b.id", "left"), ("a.k + 1 = b.k", "anti")]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "last"),
     [

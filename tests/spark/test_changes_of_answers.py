@@ -77,12 +77,13 @@ def test_the_nearest_of_a_batch_are_among_the_rows_that_hold(spark: SparkSession
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "on"),
     [
         ("left", "l.price = r.price AND (l.id + r.id) % 2 = 1"),
-        pytest.param("semi", "l.price = r.price", marks=SLOW),
-        pytest.param("full", "l.price = r.price AND (l.id + r.id) % 2 = 1", marks=SLOW),
+        ("semi", "l.price = r.price"),
+        ("full", "l.price = r.price AND (l.id + r.id) % 2 = 1"),
     ],
 )
 def test_a_store_has_the_answers_of_the_rows_that_hold(

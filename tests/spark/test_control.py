@@ -87,6 +87,7 @@ def test_a_cheaper_model_is_chosen_by_the_statistics_of_the_running_query(
         three.rechoose(run.query)
 
 
+@pytest.mark.slow
 def test_units_of_different_strength_store_shares_in_proportion(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

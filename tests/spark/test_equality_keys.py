@@ -56,6 +56,7 @@ def test_each_is_a_key_that_routes(spark: SparkSession) -> None:
         th.plan({"a": a, "b": b}, on="a.k IS DISTINCT FROM b.k", model=MODELS[0])
 
 
+@pytest.mark.slow
 def test_models_agree(spark: SparkSession) -> None:
     a, b = frames(spark)
     joins = [th.join({"a": a, "b": b}, on=on, model=MODELS[n % 3]) for n, on in enumerate(CONDITIONS)]

@@ -90,14 +90,8 @@ def plan_join(frames, aliases, model, folder, streaming=True):
     return th.plan(streams, CONDITIONS[aliases][0], within, model, **settings)
 
 
-@pytest.mark.parametrize(
-    ("aliases", "model"),
-    [
-        pytest.param("abc", ATR, marks=pytest.mark.slow),
-        ("abc", CTR),
-        pytest.param("ab", ATR, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("aliases", "model"), [("abc", ATR), ("abc", CTR), ("ab", ATR)])
 def test_same_bag_as_the_nested_loop(frames, tmp_path, aliases, model):
     plan = plan_join(frames, aliases, model, tmp_path)
     result = outcome(plan.dataframe(), [f"{alias}.id" for alias in aliases], tmp_path)

@@ -8,6 +8,7 @@ import thetastream as th
 from tests.support.streams import outcome, replay
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("only_epochs_with_rows")
 def test_range_routing_of_streams(spark, tmp_path):
     rows = [(n, n * 37 % 211, n / 3) for n in range(300)]

@@ -345,13 +345,14 @@ def draw_values(spark: SparkSession, seed: int, n: int) -> DataFrame:
     return frame.selectExpr("*", *more).localCheckpoint()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("conditions", "with_a_table"),
     [
         (DISTANCES[:3], False),
-        pytest.param(DISTANCES, True, marks=pytest.mark.slow),
-        pytest.param(FAR, True, marks=pytest.mark.slow),
-        pytest.param(SHARES, True, marks=pytest.mark.slow),
+        (DISTANCES, True),
+        (FAR, True),
+        (SHARES, True),
     ],
     ids=["near", "near with a table", "far", "shares"],
 )
@@ -397,6 +398,7 @@ def test_tasks_that_measure_expressions(spark: SparkSession) -> None:
     assert {name for name, *_ in found} == {*on}
 
 
+@pytest.mark.slow
 def test_vectors_of_two_sizes(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame(
         [(n, [1.0, 2.0, 2.0][: 2 + n % 2], n) for n in range(8)], "id BIGINT, v ARRAY<FLOAT>, s BIGINT"

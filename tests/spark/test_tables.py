@@ -51,6 +51,7 @@ def gather(**frames: DataFrame) -> DataFrame:
 NEAR = "abs(unix_micros(a.ts) - unix_micros(b.ts)) <= 30000000"
 
 
+@pytest.mark.slow
 def test_streams_with_tables(spark: SparkSession, frame: DataFrame, table: DataFrame, tmp_path: Path) -> None:
     s = replay(frame, [range(20), range(20, N)], tmp_path).withWatermark("ts", "10 minutes")
     one = {"a": s, "t": table}
