@@ -18,25 +18,22 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from thetastream.core.cancellation import find_net
-from thetastream.core.columns import CHANGE_TYPE, INSERT
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.html import render_facts
 from thetastream.core.spans import Duration
-from thetastream.results.backend import Backend, make_unreachable
+from thetastream.results.backend import Backend
 from thetastream.results.description import Description
 from thetastream.results.history import CommittedRows, History, make_entry, make_rewrite, read_history, sum_up
 from thetastream.results.ledger import CommittedEpoch, Ledger
+from thetastream.results.loading import load, load_bounded, refuse_damage
 from thetastream.results.log import NO_SEAL, Log
+from thetastream.results.net_rows import add_up
 from thetastream.results.selection import Selection
 from thetastream.results.snapshots import EACH_EPOCH, Snapshot, SnapshotList, Snapshots
 from thetastream.results.staged import Origin, Stage, Staged
@@ -493,118 +490,6 @@ def select(history: History, snapshot: SnapshotChoice, selection: Selection) -> 
     """List the staged rows up to a snapshot, except those whose bounds show that no row is selected."""
     until = None if snapshot is None else history.find_snapshot(snapshot).number
     return selection.keep(history.list_staged(until))
-
-
-def add_up(changes: pa.Table) -> pa.Table:
-    """Return the rows that hold after all changes: the inserts without a delete.
-
-    >>> kinds = ["insert", "insert", "delete"]
-    >>> add_up(pa.table({"id": [1, 2, 1], "_change_type": kinds})).to_pydict()
-    {'id': [2]}
-    """
-    left = cancel_changes(changes)
-    return left.filter(pc.equal(left[CHANGE_TYPE], INSERT)).drop_columns([CHANGE_TYPE])
-
-
-def cancel_changes(changes: pa.Table) -> pa.Table:
-    """Return the changes that are left when each delete has cancelled an insert of an equal row.
-
-    >>> kinds = ["insert", "delete", "delete"]
-    >>> cancel_changes(pa.table({"id": [1, 1, 2], "_change_type": kinds})).to_pylist()
-    [{'id': 2, '_change_type': 'delete'}]
-    """
-    is_insert = pc.equal(changes[CHANGE_TYPE], INSERT).to_numpy()
-    if not is_insert.any() or is_insert.all():
-        return changes
-    columns = [join_chunks(column) for column in changes.drop_columns([CHANGE_TYPE]).columns]
-    left = find_net(columns, np.where(is_insert, 1, -1).astype(np.int8))
-    if left is None:
-        return changes
-    is_left = np.zeros(len(changes), dtype=np.bool_)
-    is_left[left] = True
-    return changes.filter(pa.array(is_left))
-
-
-def join_chunks(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array.
-
-    An array of texts has at most 2 GiB, so several chunks become an array of large texts.
-    """
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.cast(_enlarge(column.type)).chunks)
-
-
-def _enlarge(kind: pa.DataType) -> pa.DataType:
-    """Return the type with 64-bit offsets. Maps keep theirs, because Arrow has no large maps."""
-    if pa.types.is_string(kind):
-        return pa.large_string()
-    if pa.types.is_binary(kind):
-        return pa.large_binary()
-    if pa.types.is_list(kind):
-        return pa.large_list(_enlarge(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_enlarge(field.type)) for field in kind])
-    return kind
-
-
-def load(rows: Any, store: Store) -> pa.Table:
-    """Read rows that a store has opened."""
-    with refuse_damage(str(store), store):
-        return rows if isinstance(rows, pa.Table) else rows.to_table()
-
-
-def load_bounded(rows: Any, store: Store, most_bytes: int) -> pa.Table:
-    """Read changes that a store has opened, if they have at most this many bytes.
-
-    Raises
-    ------
-    QueryError
-        TOO_LARGE.
-    """
-    from thetastream.results.frugal_rows import FrugalRows  # it loads pyarrow.dataset
-
-    kept: list[pa.RecordBatch] = []
-    with refuse_damage(str(store), store):
-        batches = rows.to_batches() if isinstance(rows, pa.Table) else FrugalRows(rows).scanner().to_batches()
-        for batch in batches:
-            most_bytes -= batch.nbytes
-            if most_bytes < 0:
-                what = f"rows of {store} may be deleted, and its changes are too large to be added up"
-                raise QueryError("TOO_LARGE", f"{what}: ask for less, by since, until or key")
-            kept.append(batch)
-    return pa.Table.from_batches(kept, rows.schema)
-
-
-@contextmanager
-def refuse_damage(name: str, store: Store | None = None) -> Iterator[None]:
-    """Raise an error of the store if the block cannot read a file that a commit names.
-
-    Arrow raises an OSError for a damaged page, and also if the place of a file does not answer. So if there
-    is one, the store is asked whether its place answers.
-
-    Raises
-    ------
-    StoreError
-        STORE_DAMAGED, or STORE_UNREACHABLE if the place of the files does not answer.
-    """
-    try:
-        yield
-    except pa.ArrowMemoryError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        if _is_unreachable(error, store):
-            raise make_unreachable(f"the files of {name}", error) from error
-        what = f"{name} must have all rows that its commits name, and some of them cannot be read: {error}"
-        hint = "If its snapshot was forgotten while you read, read again. Otherwise restore a backup"
-        raise StoreError("STORE_DAMAGED", f"{what}. {hint}") from error
-
-
-def _is_unreachable(error: Exception, store: Store | None) -> bool:
-    """Whether an error says that a place does not answer. Errors of the operating system have a number."""
-    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
-        return False
-    return error.errno is not None or (store is not None and not store.answers())
 
 
 def refuse_other(store: object) -> None:

@@ -14,9 +14,10 @@ import pyarrow as pa
 from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import read_span
+from thetastream.results.loading import load
 from thetastream.results.question import ask
 from thetastream.results.snapshots import Snapshot
-from thetastream.results.store import Store, load, refuse_other
+from thetastream.results.store import Store, refuse_other
 
 
 class Delivery(NamedTuple):

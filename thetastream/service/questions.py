@@ -17,7 +17,8 @@ from fastapi import Request, Response
 
 from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
-from thetastream.results.store import Store, refuse_damage
+from thetastream.results.loading import refuse_damage
+from thetastream.results.store import Store
 from thetastream.service.access import get_client
 from thetastream.service.bodies import ALL, BoundedResponse, Encoded, ResponseMemory
 from thetastream.service.limits import Limits, make_large, read_bounded

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from thetastream.results.store import add_up, cancel_changes, join_chunks
+from thetastream.results.net_rows import add_up, cancel_changes, join_chunks
 
 PAIR = pa.struct(
     [

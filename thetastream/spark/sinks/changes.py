@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError
-from thetastream.results.store import cancel_changes
+from thetastream.results.net_rows import cancel_changes
 from thetastream.spark.changes import are_groups, list_keys
 from thetastream.spark.sinks.store import describe
 from thetastream.spark.task_properties import QUERY
