@@ -10,6 +10,7 @@ from typing import Any
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import hide_secrets
 from thetastream.core.html import render_facts, render_rows
+from thetastream.models import Biclique
 from thetastream.models.base import Model
 from thetastream.runtime.control.balance import measure_capacities
 from thetastream.runtime.control.newest_offset import (
@@ -109,7 +110,7 @@ class ControlHandle:
             what = "balance needs the running query, because a checkpoint does not have its counters"
             raise QueryError("BAD_REQUEST", f"{what}; call th.control(query).balance() in its process")
         newest = self.plan.target
-        if "capacities" not in newest.model.sizes:
+        if not isinstance(newest.model, Biclique):
             what = f"units of {newest.model!r} cannot have shares of different sizes"
             raise QueryError("CANNOT_SCALE", f"{what}; only those of th.Biclique can")
         join = self.name

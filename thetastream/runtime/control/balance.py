@@ -13,20 +13,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from thetastream.core.errors import QueryError
-from thetastream.models.base import Model
+from thetastream.models import Biclique
 
 WEAKEST = 1 / 16
 """The smallest capacity, as a part of the largest one of the group."""
+SMALLEST_CHANGE = 0.01
+"""Capacities that differ by no more than this part of their values are the same."""
 
 
 def measure_capacities(
-    model: Model, slots: Sequence[int], epochs: Iterable[Mapping[str, Any]], factor: float
+    model: Biclique, slots: Sequence[int], epochs: Iterable[Mapping[str, Any]], factor: float
 ) -> tuple[float, ...] | None:
-    """Measure the capacities of all units; None if their work is even enough.
+    """Measure the capacities of all units; None if their work is even enough, or if they have these already.
+
+    A unit with the smallest share that is possible may work longer than others for ever.
 
     Parameters
     ----------
-    model : Model
+    model : Biclique
         The newest model.
     slots : sequence of int
         The slots of its units.
@@ -64,11 +68,14 @@ def measure_capacities(
     capacities = find_capacities(groups, factor)
     if capacities is None:
         return None
-    found = [1.0] * len(slots)
+    before = model.capacities or (1.0,) * len(slots)
+    found, is_same = [1.0] * len(slots), True
     for units, measured in zip(model.groups, capacities, strict=True):
+        mean = sum(before[unit] for unit in units) / len(units)
         for unit, capacity in zip(units, measured, strict=True):
             found[unit] = capacity
-    return tuple(found)
+            is_same &= abs(before[unit] / mean - capacity) <= SMALLEST_CHANGE * capacity
+    return None if is_same else tuple(found)
 
 
 def find_capacities(
