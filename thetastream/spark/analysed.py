@@ -36,7 +36,7 @@ def find_hidden(frame: DataFrame) -> str | None:
     if plan is None:
         return None
     jvm: Any = frame.sparkSession._jvm
-    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    patterns = getattr(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if plan.containsPattern(patterns.CURRENT_LIKE()):
         return "TIME_DEPENDENT"
     return "SUBQUERY" if plan.containsPattern(patterns.PLAN_EXPRESSION()) else None

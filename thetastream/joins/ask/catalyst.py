@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import reduce
+from functools import cached_property, reduce
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -268,13 +268,17 @@ class Catalyst:
             ),
         )
 
+    @cached_property
+    def _no_rows(self) -> DataFrame:
+        """An empty DataFrame. No alias is ``1``, the name of its column."""
+        return self._spark.sql("SELECT 1 WHERE FALSE")
+
     def _frame(self, aliases: tuple[str, ...]) -> DataFrame:
         """Return an empty DataFrame with a struct column for each of these streams."""
         if aliases not in self._frames:
             schema = StructType([StructField(alias, self._schemas[alias]) for alias in aliases])
-            # ``to`` adds the columns that are missing, in a tenth of the calls to the JVM of createDataFrame.
-            # No alias is ``1``, the name of the column that is there.
-            self._frames[aliases] = self._spark.sql("SELECT 1 WHERE FALSE").to(schema)
+            # This adds the columns, in a tenth of the calls to the JVM of createDataFrame.
+            self._frames[aliases] = self._no_rows.to(schema)
         return self._frames[aliases]
 
     def _ask(self, text: str) -> AnalysisException | None:
