@@ -63,6 +63,8 @@ def list_calls(store: th.ParquetStore) -> list[Call]:
         (th.PostgresStore, {"url": "postgresql:///results", "table": "pairs"}),
         (th.CassandraStore, {"url": "cassandra://host/results", "table": "pairs"}),
         (th.HBaseStore, {"address": "host:9090", "table": "pairs"}),
+        *((method, {}) for method in (store.snapshots, store.sweep, store.upkeep, store.compact, store.read)),
+        *((method, {}) for method in (store.read_snapshot, store.open_snapshot, store.forget, store.verify)),
         (th.query, {"store": store, "sql": "SELECT 1"}),
         (list_snapshots, {"store": store, "since": None, "sql": "SELECT 1", "poll": "1 s", "patience": "0s"}),
         (th.control, {"query": "nowhere"}),

@@ -53,3 +53,13 @@ def refuse_non_text(value: object, name: str, example: str) -> None:
     """Raise BAD_VALUE unless a value is a text that is not empty, such as ``example``."""
     if not isinstance(value, str) or not value:
         raise QueryError("BAD_VALUE", f"{name} must be a text, as in {example}, not {describe_given(value)}")
+
+
+def refuse_non_number(value: object, name: str, least: float = 0) -> None:
+    """Raise BAD_VALUE unless a value is a number of at least ``least``.
+
+    >>> refuse_non_number(3.5, "grace_s")
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        what = f"{name} must be a number of at least {least:g}"
+        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")

@@ -7,6 +7,7 @@ is, and which plan holds.
 from pathlib import Path
 from typing import Any
 
+from thetastream.core.arguments import refuse_non_text
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import hide_secrets
 from thetastream.core.html import render_facts, render_rows
@@ -258,7 +259,7 @@ def control(query: Any, join: str | None = None) -> ControlHandle:
     ------
     QueryError
         NOT_CONTROLLED if the query has no join with ``max_units``. SEVERAL_JOINS if ``join`` names none of
-        its joins, or is left out and there are several.
+        its joins, or is left out and there are several. BAD_VALUE if it is no text.
     ThetastreamError
         NO_CHECKPOINT if the folder is not the checkpoint of a streaming query.
 
@@ -269,4 +270,6 @@ def control(query: Any, join: str | None = None) -> ControlHandle:
     >>> handle.scale(units=(4, 2))  # doctest: +SKIP
     >>> handle.status()["generations"]  # doctest: +SKIP
     """
+    if join is not None:
+        refuse_non_text(join, "join", 'join="prices"')
     return ControlHandle(query, join)

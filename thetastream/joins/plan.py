@@ -14,7 +14,7 @@ from thetastream.joins.handle import control
 from thetastream.joins.joined import Joined, UnitsJoin, build_rows
 from thetastream.joins.measured_statistics import statistics
 from thetastream.joins.notebook import render_html
-from thetastream.joins.sources import find_sources
+from thetastream.joins.sources import find_sources, refuse_other_select
 from thetastream.lowering.report import Fact, Section, format_one_line, print_sections
 from thetastream.models.base import Model
 from thetastream.runtime.flow import NotStaged
@@ -77,7 +77,14 @@ class Plan:
         ----------
         select : sequence of str, optional
             As in ``th.write``.
+
+        Raises
+        ------
+        QueryError
+            BAD_VALUE if ``select`` is no list of texts.
         """
+        if select is not None:
+            refuse_other_select(select)
         try:
             find_sources(self.join.facts.emitted, select, self._shown)
         except NotStaged as why:

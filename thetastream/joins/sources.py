@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from thetastream.conditions.clauses import read_named_item
+from thetastream.core.arguments import describe_given
 from thetastream.core.columns import (
     CHANGE_TYPE,
     BlockColumn,
@@ -16,11 +17,20 @@ from thetastream.core.columns import (
     LatestTime,
     TupleColumn,
 )
+from thetastream.core.errors import QueryError
 from thetastream.joins.ask.shown import ALL, Shown
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried, SidePlan
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.runtime.flow import Emitted, NotStaged
+
+
+def refuse_other_select(select: object) -> None:
+    """Raise BAD_VALUE unless ``select`` is a list of texts."""
+    is_list = isinstance(select, Sequence) and not isinstance(select, str | bytes)
+    if not is_list or not all(isinstance(text, str) for text in select):  # type: ignore[attr-defined]
+        what = 'select must be a list of texts, as in ["a.id"]'
+        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(select)}")
 
 
 def find_sources(

@@ -19,7 +19,7 @@ from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.joined import UnitsJoin
 from thetastream.joins.plan import Built, Plan, find_built
 from thetastream.joins.punctuations import mark_punctuations
-from thetastream.joins.sources import find_sources
+from thetastream.joins.sources import find_sources, refuse_other_select
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
@@ -179,8 +179,7 @@ def _select(df: DataFrame, select: Sequence[str] | None) -> DataFrame:
 
 def _compute(df: DataFrame, select: Sequence[str]) -> DataFrame:
     """Select expressions, which Spark must know how to compute."""
-    if isinstance(select, str) or not all(isinstance(text, str) for text in select):
-        raise QueryError("BAD_VALUE", f'select must be a list of texts, as in ["a.id"], not {select!r}')
+    refuse_other_select(select)
     try:
         with unlogged():
             rows = df.selectExpr(*select)

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from thetastream.core.arguments import refuse_non_number
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.html import render_facts
 from thetastream.core.spans import Duration
@@ -225,6 +226,7 @@ class Store(ABC):
 
         Rows that were forgotten or merged stay for ``grace_s`` seconds, because readers may be reading them.
         """
+        refuse_non_number(grace_s, "grace_s")
         backend = self.backend
         epochs = {query: one.epoch for query, one in self.read_ledger()[2].queries.items()}
         history = self.read_history()
@@ -255,10 +257,11 @@ class Store(ABC):
         Raises
         ------
         QueryError
-            INVALID_DURATION if ``keep`` is no positive span of time.
+            INVALID_DURATION if ``keep`` is no positive span of time. BAD_VALUE if ``grace_s`` is no number.
         StoreError
             STORE_CHANGES if snapshots are to be forgotten, and rows may be deleted.
         """
+        refuse_non_number(grace_s, "grace_s")
         span_us = None if keep is None else read_span_us(keep)
         snapshots, forgotten = self.snapshots(), 0
         if span_us is not None and snapshots:
@@ -354,6 +357,7 @@ class Store(ABC):
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """List the snapshots whose number is greater than ``after``, in order."""
+        refuse_non_number(after, "after")
         return SnapshotList(one for one in self.read_history().snapshots if one.number > after)
 
     def open(

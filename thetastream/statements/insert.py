@@ -95,7 +95,8 @@ def insert(
     Raises
     ------
     QueryError
-        UNKNOWN_SINK, NO_CHECKPOINT, SINK_MODE, COLUMN_COUNT, BAD_VALUE, or an error of ``thetastream.sql``.
+        UNKNOWN_SINK, NOT_STREAMING, NO_CHECKPOINT, SINK_MODE, COLUMN_COUNT, BAD_VALUE, or an error of
+        ``thetastream.sql``.
 
     Examples
     --------
@@ -136,6 +137,9 @@ def insert(
         else:
             rows.write.format(sink.format).options(**sink.options).mode("append").save()
         return None
+    if not rows.isStreaming:
+        what = "a store keeps the results of streams, and the rows of this statement are a batch"
+        raise QueryError("NOT_STREAMING", f"{what}; write INSERT INTO parquet.`folder`")
     for problem in find_mode_problems(last.select, mode):
         raise problem
     if checkpoint is None:
@@ -174,6 +178,18 @@ def find_store_mode_problems(select: Select, mode: str) -> list[QueryError]:
     return find_mode_problems(select, mode)
 
 
+def split_place(name: str) -> tuple[str, str] | None:
+    """Split the name of a folder of files, or of a store; None if it is another name.
+
+    >>> split_place("parquet.`out/pairs`"), split_place("STORE.`delta:out`"), split_place("a.b")
+    (('parquet', 'out/pairs'), ('store', 'delta:out'), None)
+    """
+    names = [token.name for token in tokenize(name) if token.text != "."]
+    if len(names) != 2 or names[0].lower() not in (*FILE_SINKS, STORE):
+        return None
+    return names[0].lower(), names[1]
+
+
 def _find_sink(
     spark: SparkSession, text: str, head: Insert, sinks: Mapping[str, Mapping[str, object]]
 ) -> _Sink | None:
@@ -187,10 +203,11 @@ def _find_sink(
                 what = f"sink {name!r} must have a format or a store, as in {{'format': 'parquet', ...}}"
                 raise QueryError("BAD_VALUE", f"{what}, not {options!r}")
             return _Sink(str(options["format"]), {k: v for k, v in options.items() if k != "format"})
-    if len(names) == 2 and names[0].lower() in FILE_SINKS:
-        return _Sink(names[0].lower(), {"path": names[1]})
-    if len(names) == 2 and names[0].casefold() == STORE:
-        return _Sink("", {}, SinkStore(read_store(names[1])))
+    kind, place = split_place(head.name) or ("", "")
+    if kind == STORE:
+        return _Sink("", {}, SinkStore(read_store(place)))
+    if kind:
+        return _Sink(kind, {"path": place})
     if not spark.catalog.tableExists(head.name):
         given = f"none of the sinks ({', '.join(sinks)}), " if sinks else ""
         what = f"{head.name!r} is {given}no table of the session, and no folder or store"

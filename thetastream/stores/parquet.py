@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.core.arguments import read_path
+from thetastream.core.arguments import read_path, refuse_non_number
 from thetastream.core.folder import Folder, hide_secrets, is_uri, list_variables
 from thetastream.results.backend import reach
 from thetastream.results.description import Description
@@ -160,6 +160,7 @@ class ParquetStore(Store):
         return ParquetBackend(self.path)
 
     def compact(self, target: int = TARGET) -> int:
+        refuse_non_number(target, "target")
         merged = 0
         for held in plan_merges(self.read_history().held, target):
             if self._rewrite([held]):

@@ -11,7 +11,7 @@ when its kind is named. A kind of this package cannot be replaced in this way.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
@@ -90,10 +90,11 @@ def make_store(kind: str, parameters: Mapping[str, object]) -> Store:
     return found(**parameters)
 
 
-def read_store(text: str) -> Store:
+def read_store(text: str, resolve: Callable[[str], str] = str) -> Store:
     """Make a store from one text: ``kind:address?parameter=value``, or the path of a Parquet store.
 
-    Options of an address that are no parameters of the kind stay in the address.
+    Options of an address that are no parameters of the kind stay in the address. ``resolve`` makes a path
+    absolute.
 
     >>> read_store("out/pairs") == read_store("parquet:out/pairs")
     True
@@ -122,6 +123,8 @@ def read_store(text: str) -> Store:
         address += "?" * bool(kept) + "&".join(kept)
     if not address:
         raise QueryError("BAD_VALUE", f"a store must be a path or KIND:ADDRESS, not {text!r}")
+    if first == "path":
+        address = resolve(address)
     return make_store(kind, {first: address} | given)
 
 

@@ -136,6 +136,8 @@ def test_wrong_tables_of_a_job_are_refused(table, expected, tmp_path):
         ({"sql": "WITH c AS (SELECT value FROM d) SELECT value FROM a, c"}, "UNKNOWN_SOURCE", "'d'"),
         ({"sql": "CREATE VIEW v AS SELECT value FROM a"}, "SYNTAX", "a view alone"),
         ({"sql": "INSERT INTO out SELECT value FROM a"}, "UNKNOWN_SINK", "[sinks.out]"),
+        ({"sql": "INSERT INTO a.`b` SELECT value FROM a"}, "UNKNOWN_SINK", "'a.`b`'; write [sinks.pairs]"),
+        ({"sql": "INSERT INTO store.`oracle:x` SELECT value FROM a"}, "BAD_VALUE", "oracle"),
         ({"sinks": {"out": {}}}, "UNKNOWN_SINK", "INSERT INTO out"),
         ({"sql": "INSERT INTO out SELECT value FROM a", "sinks": {"out": {"format": "csv"}}},
          "MISSING_KEY", "sink 'out'"),
@@ -272,3 +274,16 @@ def test_the_explanation_of_a_job_says_who_writes_its_results():
     assert describe_sink(to_files).facts[0].value.startswith("parquet: Spark hands rows to its own sink")
     to_store = SinkSpec("", kept=SinkStore(ParquetStore("/out")))
     assert describe_sink(to_store).facts[0].value.startswith("ParquetStore(path='/out'): rows are written as")
+
+
+@pytest.mark.parametrize(
+    ("place", "sink"),
+    [
+        ("parquet.`out/pairs`", lambda folder: SinkSpec("parquet", f"{folder}/out/pairs")),
+        ("store.`out/kept`", lambda folder: SinkSpec("", kept=SinkStore(ParquetStore(f"{folder}/out/kept")))),
+    ],
+    ids=["files", "store"],
+)
+def test_a_statement_may_name_a_folder_or_a_store_of_its_own(tmp_path, place, sink):
+    job = parse_job({**GOOD, "sql": f"INSERT INTO {place} {SQL}"}, tmp_path)
+    assert job.sink == sink(tmp_path)

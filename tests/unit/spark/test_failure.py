@@ -58,11 +58,12 @@ def test_other_errors_are_shown_as_they_are(error, capsys, monkeypatch):
     assert capsys.readouterr().err.count("PREDICATE_RAISED") == 1
 
 
-def test_notebooks_show_the_paragraph_and_all_other_errors_as_they_are(capsys, monkeypatch):
-    calls = []
+def test_notebooks_show_the_paragraph_and_all_other_errors_as_they_are(monkeypatch):
+    calls, shown = [], []
     shell = SimpleNamespace(
         set_custom_exc=lambda kinds, handler: calls.append((kinds, handler)),
         showtraceback=lambda found, tb_offset: calls.append(found),
+        _showtraceback=lambda kind, error, lines: shown.append((kind, *lines)),
     )
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
@@ -70,7 +71,9 @@ def test_notebooks_show_the_paragraph_and_all_other_errors_as_they_are(capsys, m
     ((kinds, handler),) = calls
     assert kinds == (PySparkException, Py4JError, ConnectionError)
     handler(shell, PySparkException, PySparkException(CAPTURED), None)
-    assert capsys.readouterr().err.startswith("thetastream.core.errors.PredicateError: [PREDICATE_RAISED]")
+    ((kind, paragraph),) = shown
+    assert kind == PySparkException
+    assert paragraph.startswith("thetastream.core.errors.PredicateError: [PREDICATE_RAISED]")
     other = PySparkException("[X] no table")
     handler(shell, PySparkException, other, None)
     assert calls[1:] == [(PySparkException, other, None)]

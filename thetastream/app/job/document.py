@@ -28,6 +28,7 @@ from thetastream.app.job.spec import (
     find_zone_problems,
     get_table,
     parse_model,
+    parse_place,
     parse_policy,
     parse_sink,
     read_option_tables,
@@ -173,7 +174,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     if isinstance(text, str):
         sources = found.get("sources")
         names = [*sources, *get_table(found, "tables")] if isinstance(sources, dict) else None
-        sink = _read_script(document, text, sink, sinks, names)
+        sink = _read_script(document, text, sink, sinks, names, folder)
     for problems in document.problems.values():
         problems[:] = _drop_consequences(problems)
     if not document.all_problems:
@@ -243,10 +244,12 @@ def _read_script(
     sink: SinkSpec,
     sinks: Mapping[str, SinkSpec],
     names: Sequence[str] | None,
+    folder: Path,
 ) -> SinkSpec:
     """Read the statements, collect their errors, and return the sink of the last statement.
 
-    ``names`` are the names of the sources and tables; None if the file has no sources.
+    ``names`` are the names of the sources and tables; None if the file has no sources. Paths in the
+    statements are relative to ``folder``.
     """
     problems = document.get_problems(SQL)
     try:
@@ -254,7 +257,7 @@ def _read_script(
     except QueryError as problem:
         problems.append(problem)
         return sink
-    sink = choose_sink(text, document.script[-1], sink, sinks, problems)
+    sink = choose_sink(text, document.script[-1], sink, sinks, problems, folder)
     problems += find_script_problems(document.script, sink)
     if names is not None:
         problems += find_unknown_sources(document.script, names)
@@ -280,6 +283,7 @@ def choose_sink(
     sink: SinkSpec,
     sinks: Mapping[str, SinkSpec],
     problems: list[ThetastreamError],
+    folder: Path,
 ) -> SinkSpec:
     """Return the sink that INSERT INTO names. Without INSERT INTO, return the only sink of the job."""
     if not isinstance(statement.head, Insert):
@@ -291,12 +295,13 @@ def choose_sink(
         return sink
     name = statement.head.name.strip("`")
     found = {known.casefold(): spec for known, spec in sinks.items()}.get(name.casefold())
+    found = found or parse_place(statement.head.name, folder, problems)
     if found is None:
         there = ", ".join(sinks) or "there are none"
-        what = f"INSERT INTO must name a sink of the job ({there}), not {name!r}"
-        problems.append(
-            make_error_at(text, statement.head.start, f"{what}; write [sinks.{name}]", "UNKNOWN_SINK")
-        )
+        what = f"INSERT INTO must name a sink of the job ({there}), not {statement.head.name!r}"
+        key = name if name.isidentifier() else "pairs"
+        hint = f"write [sinks.{key}], or a folder or a store as in parquet.`path` and store.`path`"
+        problems.append(make_error_at(text, statement.head.start, f"{what}; {hint}", "UNKNOWN_SINK"))
     return found or sink
 
 

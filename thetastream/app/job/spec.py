@@ -31,8 +31,9 @@ from thetastream.models import REGISTRY, Model
 from thetastream.runtime.control.policies import Policy, TwoPhaseScaling, find_policy
 from thetastream.spark.session.zones import TIME_ZONE, refuse_unknown_zone
 from thetastream.spark.tables.table import Table
-from thetastream.statements.insert import FILE_SINKS, MODES
+from thetastream.statements.insert import FILE_SINKS, MODES, split_place
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
+from thetastream.stores import read_store
 
 REPLAY = "replay"
 """Format of a source that streams a file in the order of its event time, at a given rate."""
@@ -162,6 +163,26 @@ def _parse_store(
         parameters["path"] = resolve(table["path"], folder)
     try:
         return SinkSpec("", mode=str(mode), kept=read_sink_store(parameters, where))
+    except ThetastreamError as error:
+        problems += list_problems(error)
+        return SinkSpec()
+
+
+def parse_place(name: str, folder: Path, problems: list[ThetastreamError]) -> SinkSpec | None:
+    """Read a folder of files or a store that INSERT INTO names itself; None if it names neither.
+
+    >>> parse_place("parquet.`out/pairs`", Path("/jobs"), []).path
+    '/jobs/out/pairs'
+    >>> parse_place("store.`delta:out/pairs`", Path("/jobs"), []).kept.store
+    DeltaStore(path='/jobs/out/pairs')
+    """
+    kind, place = split_place(name) or ("", "")
+    if not kind:
+        return None
+    if kind != STORE:
+        return SinkSpec(kind, resolve(place, folder))
+    try:
+        return SinkSpec("", kept=SinkStore(read_store(place, lambda path: resolve(path, folder))))
     except ThetastreamError as error:
         problems += list_problems(error)
         return SinkSpec()

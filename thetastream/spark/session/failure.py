@@ -203,7 +203,8 @@ def _show_in_shell(shell: Any, kind: Any, error: BaseException, trace: Any, tb_o
     if shown is None:
         shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
     else:
-        print(shown, file=sys.stderr)
+        # The cell has an error then, which papermill and nbclient report as their reason.
+        shell._showtraceback(kind, error, [shown])
 
 
 def _find_shell() -> Any:
