@@ -261,6 +261,14 @@ def test_verify_tells_all_damages_at_once(store: ParquetStore) -> None:
     assert any("12 to 12" in one for one in found.problems)
 
 
+def test_a_store_that_is_not_there_has_no_damages(tmp_path: Path, store: ParquetStore) -> None:
+    with pytest.raises(StoreError, match="NO_STORE"):
+        ParquetStore(tmp_path / "nowhere").verify()
+    shutil.rmtree(Path(store.path) / "_log")
+    with pytest.raises(StoreError, match="NO_STORE"):
+        store.verify()
+
+
 def test_verify_compares_the_delta_table_with_the_log(tmp_path: Path) -> None:
     store = DeltaStore(str(tmp_path / "store"))
     store.describe(HELD)

@@ -339,6 +339,11 @@ class Store(ABC):
         """Read everything that commits name, and list all that is damaged. It changes nothing.
 
         A question reads only what it needs, and raises the first error that it finds.
+
+        Raises
+        ------
+        StoreError
+            NO_STORE if there is no store.
         """
         return verify(self.log, self.backend)
 

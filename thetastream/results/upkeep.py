@@ -122,7 +122,13 @@ class Verification:
 
 
 def verify(log: Log, backend: Backend) -> Verification:
-    """Read everything that commits name, and list all that is damaged."""
+    """Read everything that commits name, and list all that is damaged.
+
+    Raises
+    ------
+    StoreError
+        NO_STORE if there is no store.
+    """
     history, problems, version = History(), list(log.find_damage()), -1
     try:
         newest, seal, state = log.read_state()
@@ -135,6 +141,8 @@ def verify(log: Log, backend: Backend) -> Verification:
         description = Description.from_json(log.read_first()["description"])
         problems += backend.check(list(history.list_staged()), description)
     except StoreError as error:
+        if error.condition == "NO_STORE" and log.read_note() < 0:
+            raise
         # Behind a damaged entry, nothing tells which rows are results.
         problems += [] if error.message in problems else [error.message]
     names = {one.staged.name for one in history.held}

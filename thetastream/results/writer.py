@@ -238,8 +238,12 @@ def refuse_second(store: str, ledger: Ledger, query: str | None, writer: Writer)
     what = f"{store} has the results of {whose}"
     here = f"the query with the checkpoint {writer.place}" if writer.place else "this query"
     why = f"{here} would add its rows to them, and a query that begins again would add all of them twice"
-    hint = "Continue with that checkpoint, or write to another store. If both queries belong into one store, "
-    raise StoreError("STORE_IN_USE", f"{what}, and {why}. {hint}write th.write(..., beside_others=True)")
+    hint = (
+        "Continue with that checkpoint, or write to another store. If the query got another condition, fork "
+        "it (th.fork, thetastream fork). If both queries belong into one store, write "
+        "th.write(..., beside_others=True), or beside_others = true in the sink of a job"
+    )
+    raise StoreError("STORE_IN_USE", f"{what}, and {why}. {hint}")
 
 
 def find_predecessor(ledger: Ledger, query: str, writer: Writer) -> str | None:

@@ -75,6 +75,10 @@ def test_a_job_may_have_a_policy(tmp_path):
     [
         ({"policy": {"agree": 2}}, r"POLICY.*\[options\] must have max_units"),
         ({"policy": {"high": 0.1}, "options": {"max_units": 8}}, "POLICY.*low < target < high"),
+        (
+            {"policy": {"name": "load-balancing"}, "options": {"max_units": 8}, "model": {"name": "split"}},
+            "POLICY.*load-balancing changes capacities, which Split",
+        ),
         ({"policy": {"name": "2ps"}, "options": {"max_units": 8}}, "POLICY.*'2ps'.*two-phase-scaling"),
         ({"policy": {"hihg": 1}, "options": {"max_units": 8}}, "UNKNOWN_KEY.*did you mean 'high'"),
         ({"options": {"lat": "late"}}, "UNKNOWN_KEY.*did you mean 'late'"),

@@ -168,7 +168,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     document.get_problems("spark").extend(find_zone_problems(get_table(found, "spark")))
     model = parse_model(get_table(found, "model"), document.get_problems("model"))
     options = read_option_tables(found, document.get_problems)
-    policy = parse_policy(get_table(found, "policy"), options, document.get_problems("policy"))
+    policy = parse_policy(get_table(found, "policy"), options, model, document.get_problems("policy"))
     # 2. The statements, against the sources and sinks.
     text = found.get("sql")
     if isinstance(text, str):

@@ -236,9 +236,15 @@ def read_option_tables(
 
 
 def parse_policy(
-    table: Mapping[str, Any], options: Mapping[str, Any], problems: list[ThetastreamError]
+    table: Mapping[str, Any],
+    options: Mapping[str, Any],
+    model: Model | None,
+    problems: list[ThetastreamError],
 ) -> Policy | None:
-    """Read [policy], and add its errors to ``problems``; return None without a policy."""
+    """Read [policy], and add its errors to ``problems``; return None without a policy.
+
+    ``model`` is the one that the job names.
+    """
     if not table:
         return None
     try:
@@ -251,6 +257,10 @@ def parse_policy(
     if policy is not None and options.get("max_units") is None:
         what = "[policy] changes the units of the join, so [options] must have max_units"
         problems.append(QueryError("POLICY", what))
+    needed = getattr(kind, "needs", None)
+    if model is not None and needed is not None and needed not in model.sizes:
+        what = f"the policy {table.get('name')} changes {needed}, which {model!r} cannot do"
+        problems.append(QueryError("POLICY", f"{what}; leave [policy] out, or name the model biclique"))
     return policy
 
 
