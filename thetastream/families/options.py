@@ -379,7 +379,7 @@ def takes(door: type) -> Callable[[Function], Function]:
     def give(function: Function) -> Function:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            refuse_unknown(kwargs.keys() - own, known)
+            refuse_unknown(kwargs.keys() - own, [*known, *own])
             # A Column of Spark Connect has every attribute, so its class is asked.
             if len(args) > 1 and hasattr(type(args[1]), "sparkSession"):
                 what = f"{function.__name__} takes its DataFrames as one mapping of alias to DataFrame"

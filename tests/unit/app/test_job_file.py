@@ -79,6 +79,7 @@ def test_a_job_may_have_a_policy(tmp_path):
             {"policy": {"name": "load-balancing"}, "options": {"max_units": 8}, "model": {"name": "split"}},
             "POLICY.*load-balancing changes capacities, which Split",
         ),
+        ({"options": {"order": "arrival"}}, "UNKNOWN_KEY.*'order' is one of th.join in Python"),
         ({"policy": {"name": "2ps"}, "options": {"max_units": 8}}, "POLICY.*'2ps'.*two-phase-scaling"),
         ({"policy": {"hihg": 1}, "options": {"max_units": 8}}, "UNKNOWN_KEY.*did you mean 'high'"),
         ({"options": {"lat": "late"}}, "UNKNOWN_KEY.*did you mean 'late'"),

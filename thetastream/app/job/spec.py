@@ -25,7 +25,7 @@ from thetastream.core.arguments import hint_unit
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import parse_duration
-from thetastream.families.options import StatementOptions, list_options
+from thetastream.families.options import JoinOptions, StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
 from thetastream.runtime.control.policies import Policy, TwoPhaseScaling, find_policy
@@ -221,6 +221,10 @@ def read_option_tables(
     problems, known = get_problems("options"), list_options(StatementOptions)
     texts = {name: option for name, option in known.items() if option.is_text}
     given = dict(get_table(found, "options"))
+    for name in sorted(given.keys() & (list_options(JoinOptions).keys() - texts.keys())):
+        what = f"the option {name!r} is one of th.join in Python, and jobs do not have it"
+        problems.append(QueryError("UNKNOWN_KEY", what))
+        del given[name]
     check_keys(given, dict.fromkeys(texts, object), "the options", problems)
     for name in given.keys() & texts.keys():
         try:

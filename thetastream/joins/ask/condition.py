@@ -70,7 +70,7 @@ def read_condition(
                 found, refused = _read_sql(text, catalyst, streams)
             except QueryError as problem:
                 is_unnamed = problem.condition == "AMBIGUOUS_COLUMN" and not isinstance(item, str)
-                problems.append(_explain_columns(problem) if is_unnamed else problem)
+                problems.append(_explain_columns(problem, streams[0].alias) if is_unnamed else problem)
                 continue
             problems += refused
             phrases += found
@@ -121,9 +121,9 @@ def _read_sql(
     return expanded, problems
 
 
-def _explain_columns(problem: QueryError) -> QueryError:
+def _explain_columns(problem: QueryError, alias: str) -> QueryError:
     """Say how a Column names its stream: ``trades.id`` of a DataFrame is only ``id``."""
-    what = f'{problem.message}, as in th.col("a.id"): a column of a DataFrame does not know its alias'
+    what = f'{problem.message}, as in th.col("{alias}.id"): a column of a DataFrame does not know its alias'
     return QueryError(problem.condition, what, problem.mark)
 
 
