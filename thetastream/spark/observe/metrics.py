@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
+from thetastream.core.html import render_rows
 from thetastream.core.identity import CONDITION, Identity
 from thetastream.engine.counters import Counters
 from thetastream.lowering.identity import MODEL, WINDOW
@@ -53,6 +54,25 @@ def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame
     return observed.where(f"{COUNTERS} IS NULL")
 
 
+class EpochList(list[dict[str, Any]]):
+    """The counters of epochs, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                one["epoch"],
+                one["join"],
+                one["left"] + one["right"],
+                one["matched"],
+                one["late"],
+                one["shed"],
+                f"{one['durations_ms'].get('triggerExecution', 0) / 1000:.2f}",
+            )
+            for one in self
+        ]
+        return render_rows(("epoch", "join", "tuples", "matched", "late", "shed", "seconds"), rows)
+
+
 def metrics(query: Any) -> list[dict[str, Any]]:
     """Read the counters of a running or finished query, epoch by epoch.
 
@@ -75,7 +95,7 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         BAD_VALUE if this is no query.
     """
     refuse_no_query("th.metrics", query)
-    entries = [entry for report in read_reports(query) for entry in list_epochs(report)]
+    entries = EpochList(entry for report in read_reports(query) for entry in list_epochs(report))
     _add_watermarks(entries)
     return entries
 
