@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,8 @@ import pyarrow.compute as pc
 from thetastream.core.arguments import describe_given, refuse_non_text
 from thetastream.core.errors import QueryError
 
+Form = Literal["plain", "dictionary", "numpy"]
+"""How a predicate receives its columns."""
 PLAIN, DICTIONARY, NUMPY = "plain", "dictionary", "numpy"
 
 
@@ -94,7 +96,7 @@ def _find(module: str, qualname: str) -> Any:
     return found
 
 
-def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Callable[..., Any]], Predicate]:
+def predicate(form: Form = "plain", /, **columns: Sequence[str]) -> Callable[[Callable[..., Any]], Predicate]:
     """Mark a vectorised function as a join condition.
 
     The function is called with one keyword argument per alias. The argument is an object that has the columns

@@ -6,7 +6,7 @@ session.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Input
 
 FILE_SINKS = ("parquet", "csv", "json", "orc", "delta")
-MODES = ("append", "update", "complete")
+OutputMode = Literal["append", "update", "complete"]
+MODES: tuple[str, ...] = get_args(OutputMode)
 
 
 class _Sink(NamedTuple):
@@ -48,7 +49,7 @@ def insert(
     sinks: Mapping[str, Mapping[str, object]] | None = None,
     *,
     checkpoint: str | Path | None = None,
-    mode: str = "append",
+    mode: OutputMode = "append",
     trigger: str | None = None,
     name: str | None = None,
     model: Model | ModelName | None = None,
