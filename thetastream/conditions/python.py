@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,9 @@ from thetastream.core.errors import QueryError
 
 Form = Literal["plain", "dictionary", "numpy"]
 """How a predicate receives its columns."""
-PLAIN, DICTIONARY, NUMPY = "plain", "dictionary", "numpy"
+PLAIN: Final = "plain"
+DICTIONARY: Final = "dictionary"
+NUMPY: Final = "numpy"
 
 
 @dataclass(frozen=True)
