@@ -14,7 +14,7 @@ def _rate(counter: str) -> str:
 
 PANELS = (
     ("Tuples a second, by stream", "ops", _rate("tuples"), STREAM),
-    ("Matches a second", "ops", _rate("matches"), JOIN),
+    ("Matches a second (pairs found, unless the join is inner)", "ops", _rate("matches"), JOIN),
     ("Lag in event time", "s", "thetastream_lag_seconds", STREAM),
     ("Time of an epoch", "s", 'thetastream_epoch_seconds{phase="triggerExecution"}', "{{query}}"),
     ("Phases of an epoch", "s", _PHASES, "{{query}} {{phase}}"),

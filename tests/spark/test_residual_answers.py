@@ -184,3 +184,4 @@ def test_a_job_file(spark: SparkSession, tmp_path: Path) -> None:
     found = Counter(map(tuple, spark.read.parquet(str(tmp_path / "rows")).collect()))
     assert found == Counter([(1, None), (2, 7)])
     assert sum(epoch.get("matched", 0) for epoch in epochs) == 2
+    assert next(epoch["kinds"] for epoch in epochs if "kinds" in epoch) == ["left"]

@@ -28,6 +28,8 @@ Choices for two numbers are not compared. Without a number, the choice is the on
 
 CONDITION = "the condition"
 """The name of the part that a fork may change. Its meaning is a JSON object."""
+KIND = "the kind of join"
+"""The name of the part that says how a join answers; an inner join has no such part."""
 
 
 class Part(NamedTuple):
@@ -161,7 +163,7 @@ def find_fork_obstacles(before: Identity, now: Identity, routes_by_content: bool
     found = find_changes(*others)
     if CONDITION not in before or CONDITION not in now:
         return [*found, "only a join of two streams has one condition that can change"]
-    for name in ("the kind of join", "the order of results"):
+    for name in (KIND, "the order of results"):
         if name in now:
             found.append(f"{name} is {now[name].words}, and what units know of stored tuples belongs to it")
     old, new = (json.loads(one[CONDITION].meaning) for one in (before, now))

@@ -4,7 +4,12 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from thetastream.app.job.run import Totals, read_epochs
+import pytest
+
+from tests.support.metric_entries import make_entry
+from thetastream.app.job import run
+from thetastream.app.job.run import Totals, describe_epoch, read_epochs
+from thetastream.core.identity import KIND
 
 
 def make_report(epoch: int, *sources: tuple[Any, int], took_ms: int = 2000) -> dict[str, Any]:
@@ -41,3 +46,18 @@ def test_rows_of_our_own_sources_are_no_tuples_of_a_run() -> None:
     for epoch in epochs:
         totals.add(epoch)
     assert totals.describe() == "total: 2 epochs, 60 tuples in 4.0 s (15/s)"
+
+
+def test_pairs_of_a_join_that_is_not_inner_are_no_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = {"words": {KIND: "semi"}}
+    joins = [make_entry(5, plan=plan), make_entry(5, join="cd34"), make_entry(6, join="cd34")]
+    monkeypatch.setattr(run.th, "metrics", lambda _: joins)
+    query = SimpleNamespace(recentProgress=[make_report(epoch, ("7", 30)) for epoch in (5, 6)])
+    first, second = read_epochs(query, 4)
+    assert first["kinds"] == ["semi"]
+    assert "14 pairs found" in describe_epoch(first)
+    assert "7 matches" in describe_epoch(second)
+    totals = Totals()
+    for epoch in (first, second):
+        totals.add(epoch)
+    assert "21 pairs found" in totals.describe()

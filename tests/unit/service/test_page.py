@@ -181,8 +181,23 @@ def test_pairs_and_answers_of_a_join_have_names(page: Any, metrics: MetricLines,
             page.get_by_text("Pairs, before the part of the condition that Spark evaluates")
         ).to_be_visible()
         expect(page.get_by_text("Answers, from the pairs that pass the whole condition")).to_be_visible()
-        expect(page.locator("[data-figure=Pairs]")).to_have_text("7")
-        expect(page.locator("[data-figure=Matches]")).to_have_text("7")
+        expect(page.locator("[data-figure='Pairs found']")).to_have_text(["7", "7"])
+        expect(page.locator("[data-figure=Matches]")).to_have_count(0)
+
+
+def test_a_join_that_is_not_inner_has_found_pairs(page: Any, metrics: MetricLines, tmp_path: Path) -> None:
+    """The page called the pairs that a nearest join ranks its matches, as if they were results."""
+    from playwright.sync_api import expect
+
+    plan = {**PLAN, "words": {**PLAN["words"], "the kind of join": "Nearest(k=1, by='a.x - b.x')"}}
+    metrics.write("flights", make_entry(4, plan=plan))
+    with run_service({}, metrics=[tmp_path / "metrics.jsonl"]) as address:
+        page.goto(address)
+        expect(page.locator("[data-figure='Pairs found']")).to_have_text("7")
+        expect(page.locator("[data-figure='Pairs found in 2 epochs']")).to_have_text("14")
+        expect(page.locator("[data-figure=Matches]")).to_have_count(0)
+        expect(page.get_by_role("heading", name="Output, pairs found per second")).to_be_visible()
+        expect(page.locator(".words")).to_contain_text("kind of joinNearest(k=1, by='a.x - b.x')")
 
 
 def test_a_question_in_sql_is_answered_by_a_table_and_a_plot(page: Any, store: ParquetStore) -> None:

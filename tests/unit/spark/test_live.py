@@ -9,6 +9,8 @@ import pytest
 
 import thetastream as th
 from tests.support.metric_entries import make_entry
+from thetastream.core.identity import KIND
+from thetastream.runtime.observe.epoch_lines import describe_epoch
 from thetastream.spark.observe import live
 from thetastream.spark.observe.live import describe_state, render_view
 
@@ -78,6 +80,23 @@ def test_the_view_shows_sums_and_the_last_epochs_of_each_join() -> None:
     tables = page.findall("table")
     epochs = [[row[0].text for row in table.iter("tr")][1:] for table in tables]
     assert epochs == [["6", "5", "4", "3", "2"]] * 2
+
+
+def test_a_join_that_is_not_inner_has_found_pairs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = {"words": {"the condition": "a.x < b.x", KIND: "semi", "the model": "Split(2)"}}
+    found = [make_entry(0, plan=plan)]
+    monkeypatch.setattr(live, "metrics", lambda _: found)
+    th.watch(EndingQuery(1))
+    join, epoch, _ = capsys.readouterr().out.splitlines()
+    assert join == "join ab12: a.x < b.x; semi; Split(2)"
+    assert "late 2, pairs found 7, seconds" in epoch
+    page = render_view({"state": "running"}, [*found, make_entry(0, join="cd34")])
+    assert page.count("pairs found") == 2  # the sums of the query, and the table of the semi join
+    assert page.count("matched") == 1
+    assert "1 matches" not in describe_epoch("q", make_entry(matched=1, plan=plan))
+    assert "1 pairs found" in describe_epoch("q", make_entry(matched=1, plan=plan))
 
 
 def test_ctrl_c_ends_the_view_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ from thetastream.lowering.report import Fact, Section, print_sections
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
+from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, read_kind
 from thetastream.spark.changes import keep_groups
 from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
@@ -369,13 +370,16 @@ def _watch(
 
 def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
     """Read the epochs after number ``seen`` from Spark's progress and from the counters of the joins."""
-    counters: dict[int, dict[str, int]] = {}
+    counters: dict[int, dict[str, Any]] = {}
     for epoch in th.metrics(query):
         sums = counters.setdefault(epoch["epoch"], {})
         # The second units of a join receive candidates that its first units have counted as matches.
         is_second = UNITS in ((epoch["plan"] or {}).get("words") or {})
         for name in ("late", "state_bytes") if is_second else ("matched", "late", "shed", "state_bytes"):
             sums[name] = sums.get(name, 0) + epoch[name]
+        kind = read_kind(epoch)
+        if kind is not None:
+            sums["kinds"] = list(dict.fromkeys([*sums.get("kinds", ()), kind]))
     for report in read_reports(query):
         epoch, spent_ms = report["batchId"], report["durationMs"].get("triggerExecution")
         if epoch <= seen or not spent_ms:
@@ -408,6 +412,11 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     >>> describe_epoch({**figures, "late": 1})
     'epoch 3: 1,200 tuples in 2.0 s (600/s), 1 late'
 
+    The counter of joins that are not inner is that of the pairs that were found, which are not the results.
+
+    >>> describe_epoch({**figures, "matched": 1660, "kinds": ["anti"]})
+    'epoch 3: 1,200 tuples in 2.0 s (600/s), 1,660 pairs found'
+
     Dead letters that are found after the last epoch have a line of their own.
 
     >>> describe_epoch({"dead_letters": 2})
@@ -422,7 +431,7 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     if lag is not None and lag < LONGEST_LAG_S:
         line += f", {lag:,.1f} s behind"
     if "matched" in epoch:
-        line += f", {epoch['matched']:,} matches"
+        line += f", {_describe_matched(epoch)}"
     if "state_bytes" in epoch:
         line += f", state {epoch['state_bytes'] / 1e6:.1f} MB"
     if epoch.get("late"):
@@ -430,11 +439,17 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     return f"{line}, {dead}" if dead else line
 
 
+def _describe_matched(figures: Mapping[str, Any]) -> str:
+    name = PAIRS_FOUND if figures.get("kinds") else "matches"
+    return f"{figures['matched']:,} {name}"
+
+
 class Totals:
     """What the epochs of one run sum up to."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {"epochs": 0, "tuples": 0, "seconds": 0.0}
+        self._kinds: dict[str, None] = {}
 
     def add(self, epoch: Mapping[str, Any]) -> None:
         """Add an epoch, or the dead letters that are found after the last one."""
@@ -442,6 +457,7 @@ class Totals:
         for name in ("tuples", "seconds", "matched", "late", "shed", "dead_letters"):
             if name in epoch:
                 self._sums[name] = self._sums.get(name, 0) + epoch[name]
+        self._kinds |= dict.fromkeys(epoch.get("kinds", ()))
 
     def as_dict(self) -> dict[str, float]:
         """Return the sums by name, and tuples for each second of the epochs."""
@@ -461,7 +477,7 @@ class Totals:
         line = f"total: {sums['epochs']:,} epochs, {sums['tuples']:,} tuples in {sums['seconds']:,.1f} s"
         line += f" ({sums['tuples_per_s']:,}/s)"
         if "matched" in sums:
-            line += f", {sums['matched']:,} matches"
+            line += f", {_describe_matched({**sums, 'kinds': [*self._kinds]})}"
         for name, words in (("late", "late"), ("shed", "shed"), ("dead_letters", "dead letters")):
             if sums.get(name):
                 line += f", {sums[name]:,} {words}"

@@ -8,7 +8,7 @@ not parts, because they do not change which tuples are stored.
 import json
 
 from thetastream.conditions.phrases import canonicalize
-from thetastream.core.identity import CONDITION, EQUAL, NARROWER, Part
+from thetastream.core.identity import CONDITION, EQUAL, KIND, NARROWER, Part
 from thetastream.engine.order import Order
 from thetastream.lowering.identity import (
     MODEL,
@@ -65,7 +65,7 @@ def identify_two_streams(
         parts[f"the versions of {alias!r}"] = Part(counting, ", ".join(words))
     if not plan.how.is_inner:
         kind = f"{plan.how.name}, early" if plan.how.is_early else plan.how.name
-        parts["the kind of join"] = Part(kind, kind)
+        parts[KIND] = Part(kind, kind)
     if order is not None:
         parts["the order of results"] = Part("ordered", "by arrival")
     return parts

@@ -17,12 +17,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from thetastream.core.identity import KIND
+
 LOG = logging.getLogger("thetastream")
 BUDGET = "THETASTREAM_STATE_BUDGET"
 """The environment variable with the bytes that the state of a join may take, as in ``8g``."""
 LONGEST_LAG_S = 86_400
 """A larger lag is not shown, because event times that old come from a recording."""
+PAIRS_FOUND = "pairs found"
+"""The name of the counter ``matched`` of a join that is not inner, because its results are others."""
 _POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def read_kind(entry: Mapping[str, Any]) -> str | None:
+    """Read the kind of join of an entry of ``th.metrics``; None if it is inner, or not known.
+
+    >>> read_kind({"plan": {"words": {"the condition": "a.x < b.x", "the kind of join": "left"}}})
+    'left'
+    """
+    kind: str | None = ((entry.get("plan") or {}).get("words") or {}).get(KIND)
+    return kind
 
 
 def describe_epoch(query: str, entry: Mapping[str, Any]) -> str:
@@ -51,7 +65,8 @@ def describe_epoch(query: str, entry: Mapping[str, Any]) -> str:
         if lag_s is not None and 0 <= lag_s < LONGEST_LAG_S:
             part += f", {lag_s:,.1f} s behind"
         parts.append(part)
-    parts.append(f"{entry['matched']:,} matches")
+    name = "matches" if read_kind(entry) is None else PAIRS_FOUND
+    parts.append(f"{entry['matched']:,} {name}")
     parts.append(f"{entry['held']:,} tuples in {entry['state_bytes'] / 1e6:,.1f} MB of state")
     if entry["watermark"] is not None:
         parts.append(f"watermark {entry['watermark']}")

@@ -107,7 +107,10 @@ COUNTERS: Mapping[str, tuple[str, Read]] = {
     "received_tuples": ("tuples that units received, copies included", _whole("received")),
     "received_bytes": ("bytes of the blocks that units received", _whole("received_bytes")),
     "candidates": ("stored tuples that an index offered and a unit looked at", _whole("candidates")),
-    "matches": ("combinations that satisfied everything that units check", _whole("matched")),
+    "matches": (
+        "combinations that satisfied everything that units check; pairs found, not results, if not inner",
+        _whole("matched"),
+    ),
     "emitted_bytes": ("bytes of the rows that left the units", _whole("emitted_bytes")),
     "forwarded_bytes": ("bytes of messages between units", _whole("forwarded_bytes")),
     "expired_tuples": ("tuples that were evicted", _whole("expired")),

@@ -39,13 +39,17 @@ function showQuery(query) {
 
 // An outer, semi, anti or nearest join may have a part of its condition that Spark evaluates. Its pairs then pass second
 // units, which decide the tuples.
-const SECOND = "the units", CONDITION = "the condition";
+const SECOND = "the units", CONDITION = "the condition", KIND = "the kind of join";
+
+// The units of such joins count the pairs that they find. Results are others: tuples, or some of the pairs.
+const PAIRS_FOUND = "Pairs found";
 
 function nameJoin(join, query) {
-  if (SECOND in join.words) return { title: "Answers, from the pairs that pass the whole condition", matches: "Matches" };
+  if (SECOND in join.words) return { title: "Answers, from the pairs that pass the whole condition", matches: PAIRS_FOUND };
   const isFirst = query.joins.some((other) => SECOND in other.words && other.words[CONDITION] === join.words[CONDITION]);
-  if (isFirst) return { title: "Pairs, before the part of the condition that Spark evaluates", matches: "Pairs" };
-  return { title: query.joins.length > 1 ? `Join ${join.join}` : null, matches: "Matches" };
+  if (isFirst) return { title: "Pairs, before the part of the condition that Spark evaluates", matches: PAIRS_FOUND };
+  const matches = KIND in join.words ? PAIRS_FOUND : "Matches";
+  return { title: query.joins.length > 1 ? `Join ${join.join}` : null, matches };
 }
 
 function showJoin(join, query) {

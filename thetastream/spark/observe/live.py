@@ -13,11 +13,13 @@ from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.html import render_facts, render_rows
 from thetastream.core.spans import Duration, read_span
+from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, read_kind
 from thetastream.spark.observe.metrics import metrics, refuse_no_query
 from thetastream.spark.observe.reports import read_reports
 from thetastream.spark.session.failure import unwrap_error
 
 COLUMNS = ("epoch", "tuples", "late", "matched", "seconds", "stored tuples", "state, MB", "watermark")
+MATCHED = COLUMNS.index("matched")
 SHOWN = 5
 """The number of epochs that a notebook shows."""
 Entry = Mapping[str, Any]
@@ -126,7 +128,7 @@ class _Lines:
                 print(name_join(entry), flush=True)
             if (epoch, join) not in self._seen:
                 self._seen.add((epoch, join))
-                told = zip(COLUMNS[1:], summarize(entry)[1:], strict=True)
+                told = zip(name_columns([entry])[1:], summarize(entry)[1:], strict=True)
                 figures = ", ".join(f"{name} {value}" for name, value in told)
                 print(f"epoch {epoch}, join {join}: {figures}", flush=True)
         if known["state"] != self._state:
@@ -141,18 +143,18 @@ def render_view(known: Mapping[str, str], entries: Sequence[Entry]) -> str:
         **known,
         "epochs": len({entry["epoch"] for entry in entries}),
         "tuples": tuples,
-        "matched": sum(entry["matched"] for entry in entries),
+        name_columns(entries)[MATCHED]: sum(entry["matched"] for entry in entries),
     }
     parts = [render_facts("Query", facts)]
     for join in dict.fromkeys(entry["join"] for entry in entries):
         last = [entry for entry in entries if entry["join"] == join][-SHOWN:]
         parts.append(f"<p>{escape(name_join(last[-1]))}</p>")
-        parts.append(render_rows(COLUMNS, map(summarize, reversed(last))))
+        parts.append(render_rows(name_columns(last), map(summarize, reversed(last))))
     return "".join(parts)
 
 
 def name_join(entry: Entry) -> str:
-    """Name the join of an entry: its key, and its condition, window and model if the entry has them.
+    """Name the join of an entry: its key, and its condition, kind, window and model if the entry has them.
 
     >>> words = {"the condition": "a.x < b.x", "the model": "Split(cores=2)"}
     >>> name_join({"join": "ab12", "plan": {"words": words}})
@@ -160,6 +162,16 @@ def name_join(entry: Entry) -> str:
     """
     words = ((entry["plan"] or {}).get("words") or {}).values()
     return f"join {entry['join']}" + (f": {'; '.join(words)}" if words else "")
+
+
+def name_columns(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Name the columns of these entries. Joins that are not inner have found pairs, which are not results.
+
+    >>> name_columns([{"plan": {"words": {"the kind of join": "semi"}}}])[MATCHED]
+    'pairs found'
+    """
+    are_inner = all(read_kind(entry) is None for entry in entries)
+    return COLUMNS if are_inner else (*COLUMNS[:MATCHED], PAIRS_FOUND, *COLUMNS[MATCHED + 1 :])
 
 
 def summarize(entry: Entry) -> tuple[Any, ...]:

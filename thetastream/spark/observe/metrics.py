@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
 from thetastream.core.html import render_rows
-from thetastream.core.identity import CONDITION, Identity
+from thetastream.core.identity import CONDITION, KIND, Identity
 from thetastream.engine.counters import Counters
 from thetastream.lowering.identity import MODEL, WINDOW
 from thetastream.runtime.control.newest_offset import read_offsets
@@ -33,7 +33,7 @@ _DROPPING = ("dedupe", "stateStoreSave", "symmetricHashJoin", "flatMapGroups", "
 
 def describe_plan(flow: Flow, query: Identity) -> dict[str, Any]:
     """Describe a join by plain values: its model, what the user wrote, and the streams behind its inputs."""
-    words = {name: query[name].words for name in (CONDITION, WINDOW, MODEL) if name in query}
+    words = {name: query[name].words for name in (CONDITION, KIND, WINDOW, MODEL) if name in query}
     parts = {alias: list(aliases) for alias, aliases in flow.parts.items()}
     model = encode_model(flow.stages[0].spec.router.model)
     return {"model": model, "words": words, **({"parts": parts} if parts else {})}
