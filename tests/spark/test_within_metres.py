@@ -50,6 +50,21 @@ def test_the_pairs_of_the_nested_loop(spark: SparkSession, how: str) -> None:
         assert sorted(alone) == [*np.flatnonzero(~is_near.any(axis=1)).tolist(), n, n + 1, n + 2]
 
 
+def test_a_statement_writes_what_metres_writes(spark: SparkSession) -> None:
+    points = spark.createDataFrame([(1, 48.86, 2.35), (2, 51.51, -0.13)], "id INT, lat DOUBLE, lon DOUBLE")
+    near = th.metres("a.lat", "a.lon", "b.lat", "b.lon")
+    lines = near.replace(", ", ",\n    ")
+    text = f"SELECT a.id, b.id AS bid FROM p a, p b WHERE {lines} < 100000"
+    (row,) = th.sql(spark, f"EXPLAIN {text}", streams={"p": points}).collect()
+    assert "units compute metres as Spark does" in row[0]
+    found = th.sql(spark, text, streams={"p": points}).collect()
+    assert sorted(map(tuple, found)) == [(1, 1), (2, 2)]
+    half = "radians(a.lat - b.lat) / 2"
+    haversine = f"2 * asin(sqrt(power(sin({half}), 2) + cos(radians(a.lat)) * cos(radians(b.lat))))"
+    with pytest.raises(th.QueryError, match=r"another form; th\.within_metres\(.* and th\.metres writes"):
+        th.plan({"a": points, "b": points}, on="a.id < b.id", how=th.Nearest(1, by=haversine))
+
+
 @pytest.mark.slow
 def test_metres_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Units compute the same bits, find what is far or near, and rank by it."""

@@ -15,12 +15,14 @@ live. The distance itself is checked for the candidates inside the bands, by the
 import math
 import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from thetastream.conditions.python import NUMPY, Predicate, predicate
+from thetastream.conditions.tokens import Phrase
 from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
 from thetastream.core.sphere import METRES, RADIUS_M
@@ -30,6 +32,12 @@ POINT = (
     "cos(radians({lat})) * sin(radians({lon})), sin(radians({lat}))) END"
 )
 """A point as an array. A number times zero is zero, and NaN and infinity times zero are NaN."""
+HINT = (
+    'th.within_metres("a.lat", "a.lon", "b.lat", "b.lon", 100) compares distances on a sphere by an index, '
+    "and th.metres writes a distance as SQL that units compute"
+)
+"""What to write instead of a formula of the distance on a sphere."""
+_ARCS = {"asin", "acos", "atan", "atan2"}
 _ROUNDING_MM = 3
 """More than the coordinates of two points lose together when they become whole millimetres."""
 _NAME = re.compile(r"(`[^`]+`|\w+)\.(`[^`]+`|\w+)")
@@ -166,6 +174,18 @@ def metres(lat: str, lon: str, other_lat: str, other_lon: str) -> str:
         raise QueryError("METRES", read)
     points = {"left": POINT.format(lat=lat, lon=lon), "right": POINT.format(lat=other_lat, lon=other_lon)}
     return re.sub(r"\b(left|right)\b", lambda found: points[found[1]], METRES)
+
+
+def looks_like_distance(phrase: Phrase) -> bool:
+    """Whether an expression seems to compute a distance on a sphere, and not in the form of ``metres``.
+
+    >>> from thetastream.conditions import parse
+    >>> haversine = "asin(sqrt(power(sin((a.x - b.x) / 2), 2) + cos(a.x) * cos(b.x))) < 0.1"
+    >>> [looks_like_distance(parse(text)) for text in (haversine, "a.x + cos(a.y) < b.x", "a.cos < b.acos")]
+    [True, False, False]
+    """
+    called = {name.text.casefold() for name, bracket in pairwise(phrase) if bracket.text == "("}
+    return "cos" in called and not called.isdisjoint(_ARCS) and "zip_with" not in called
 
 
 def _read_points(*texts: str) -> list[list[tuple[str, str]]] | str:

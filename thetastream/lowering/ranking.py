@@ -16,6 +16,7 @@ from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import find_references, quote_names
 from thetastream.conditions.phrases import find_last_additive
 from thetastream.conditions.refused import find_refused
+from thetastream.conditions.sphere import HINT, looks_like_distance
 from thetastream.conditions.tokens import read_call
 from thetastream.core.condition import Domain
 from thetastream.core.errors import QueryError
@@ -165,6 +166,8 @@ def _cut_order(phrase: Phrase) -> tuple[Phrase, bool, bool]:
 
 def _describe_form(phrase: Phrase) -> str:
     """Say why an expression over two streams is neither a difference nor a measure."""
+    if looks_like_distance(phrase):
+        return f"it has another form; {HINT}"
     call = read_call(phrase.bare())
     if call is None or call[0] != "LEVENSHTEIN" or len(call[1]) != 3:
         return "it has another form"

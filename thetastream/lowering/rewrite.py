@@ -18,6 +18,7 @@ reads how an expression follows event times.
 from thetastream.conditions import Comparison, Phrase, find_comparisons
 from thetastream.conditions.names import find_references
 from thetastream.conditions.phrases import FLIPPED
+from thetastream.conditions.sphere import HINT, looks_like_distance
 from thetastream.conditions.tokens import read_call
 from thetastream.core.sides import Side
 from thetastream.lowering.conjunct import Conjunct, Rewritten, TypedPair
@@ -100,7 +101,7 @@ def _keep_residual(conjunct: Conjunct, why: str) -> None:
     type_ = resolver.type_of(conjunct.text, aliases) or "boolean"
     text = write_elapsed_time(conjunct.phrase, aliases, resolver)
     conjunct.out.residual.append(cast_to_boolean(text, type_))
-    conjunct.add_note("residual", why)
+    conjunct.add_note("residual", f"{why}; {HINT}" if looks_like_distance(conjunct.phrase) else why)
 
 
 def _rewrite_part(conjunct: Conjunct, comparison: Comparison) -> str | None:

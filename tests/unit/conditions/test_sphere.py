@@ -8,13 +8,23 @@ import pyarrow as pa
 import pytest
 
 from tests.support.local import LocalJoin
-from thetastream.conditions.sphere import _measure_reach_mm, measure_metres, metres, within_metres
+from tests.support.requests import make_request
+from thetastream.conditions import parse
+from thetastream.conditions.sphere import (
+    _measure_reach_mm,
+    looks_like_distance,
+    measure_metres,
+    metres,
+    within_metres,
+)
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
 from thetastream.core.sphere import RADIUS_M
 from thetastream.engine.two_stream.query import UnitSpec
+from thetastream.families.pairs.plan import PAIRS
 from thetastream.index import REGISTRY, IndexSpec
+from thetastream.lowering.report import print_sections
 from thetastream.models import Biclique
 
 
@@ -102,6 +112,34 @@ def test_points_of_one_stream_have_no_distance() -> None:
     for given in (("a.lat", "b.lon", "b.lat", "a.lon"), ("a.lat", "a.lon", "A.lat", "a.lon"), ("x", *"yzw")):
         with pytest.raises(QueryError, match=r"\[METRES\]"):
             metres(*given)
+
+
+HALF = "sin(radians(b.x - a.x) / 2)"
+HAVERSINE = f"{HALF} * {HALF} + cos(a.x) * cos(b.x) * power(sin(a.x - b.x), 2)"
+FORMULAS = (
+    f"12742 * ASIN(SQRT({HAVERSINE})) <= 5",
+    f"12742 * atan2(sqrt({HAVERSINE}), sqrt(1 - ({HAVERSINE}))) <= 5 OR a.k = 1",
+    "6371 * acos(sin(a.x) * sin(b.x) + cos(a.x) * cos(b.x) * cos(b.k - a.k)) < 5",
+)
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_distance_that_is_written_out_gets_a_hint(formula: str) -> None:
+    """Such a conjunct was evaluated for all pairs of the window, and explain said nothing of th.metres."""
+    plan = PAIRS.plan(make_request(f"a.k = b.k AND {formula}"))
+    text = print_sections([*plan.explain()])
+    assert text.count("th.metres writes a distance as SQL that units compute") == 1
+
+
+def test_other_formulas_get_no_hint() -> None:
+    written = metres("a.x", "a.k", "b.x", "b.k")
+    for other in (
+        f"{written} = 5",
+        "a.x + cos(b.x) < 5",
+        "asin(a.x) < sin(b.x)",
+        "a.x + b.x < 5 -- acos( cos(",
+    ):
+        assert not looks_like_distance(parse(other))
 
 
 @pytest.mark.parametrize(

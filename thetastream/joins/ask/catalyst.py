@@ -19,6 +19,7 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, write_candidates
 from thetastream.conditions.refused import find_misspelt, make_varying_error
+from thetastream.conditions.sphere import HINT
 from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import Mark, QueryError
 from thetastream.core.spans import LONGEST_US, parse_duration, spell, to_micros
@@ -336,9 +337,7 @@ class Catalyst:
             )
         hint = " Write AND" if name == "SYNTAX" and "&&" in text else ""
         if name == "UNKNOWN_FUNCTION" and _DISTANCES.search(values.get("routineName", "")):
-            hint = (
-                '; th.within_metres("a.lat", "a.lon", "b.lat", "b.lon", 100) compares distances on a sphere'
-            )
+            hint = f"; {HINT}"
         if name == "TYPE_MISMATCH" and values.get("requiredType") == '"ARRAY<FLOAT>"':
             vector = values.get("inputSql", "").strip('"')
             what = f"vectors must be ARRAY<FLOAT>, in {text!r}: {read_first_line(error).rstrip('.')}"
