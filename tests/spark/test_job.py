@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -142,6 +143,39 @@ def test_a_job_reads_a_table_that_a_scheduler_stages(here, spark, tmp_path):
     code, _, errors = here("stage", job, "rate")
     assert code == 1
     assert "[UNKNOWN_SOURCE] the job has no table 'rate'; did you mean 'rates'?" in errors
+
+
+@pytest.mark.parametrize("end", ["--until-caught-up", "--finish"])
+def test_measured_statistics_are_a_table_of_the_job(here, tmp_path, end):
+    assert here("init", tmp_path / "example")[0] == 0
+    file = tmp_path / "example" / "job.toml"
+    assert "assumed; watermark 10 s behind; measure them with" in here("explain", file)[1]
+    code, printed, errors = here("run", file, end, "--statistics")
+    assert code == 0, errors
+    before, _, table = printed.partition("[statistics]\n")
+    assert before.splitlines()[-1].startswith("total: ")
+    file.write_text(f"{file.read_text()}\n[statistics]\n{table}")
+    assert here("check", file)[0] == 0
+    explained = here("explain", file)[1]
+    assert "statistics: measured; watermark 10 s behind" in explained
+    # Each stream has 600 tuples, one per second.
+    assert re.search(r"b: +1 tuples/s", explained)
+    assert re.search(r"a: +1 tuples/s", explained)
+    assert tomllib.loads(table).keys() >= {"tuples_per_second", "bytes_per_tuple", "candidates_per_tuple"}
+
+
+def test_a_run_without_tuples_has_no_statistics(here, tmp_path):
+    assert here("init", tmp_path / "example")[0] == 0
+    file = tmp_path / "example" / "job.toml"
+    code, printed, errors = here("run", file, "--until-caught-up", "--json", "--statistics")
+    assert code == 0, errors
+    *_, total, measured = map(json.loads, printed.splitlines())
+    assert total.keys() == {"total"}
+    assert measured["statistics"]["origin"] == "measured"
+    code, printed, errors = here("run", file, "--until-caught-up", "--statistics")
+    assert code == 0, errors
+    assert "[statistics]" not in printed
+    assert "there are no statistics: [NOTHING_MEASURED]" in errors
 
 
 def test_a_job_follows_its_policy(here, tmp_path):

@@ -178,10 +178,18 @@ def test_a_job_file(spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / alias / "0.csv").write_text("\n".join(rows))
     (tmp_path / "job.toml").write_text(JOB)
     epochs: list[dict[str, Any]] = []
+    measured: list[th.Statistics] = []
     kept = spark.conf.get("spark.sql.streaming.numRecentProgressUpdates")
     with configured(spark, {"spark.sql.streaming.numRecentProgressUpdates": kept}):
-        run_job(spark, read_job(tmp_path / "job.toml"), epochs.append, until_caught_up=True)
+        run_job(
+            spark,
+            read_job(tmp_path / "job.toml"),
+            epochs.append,
+            until_caught_up=True,
+            measure=lambda query: measured.append(th.statistics(query)),
+        )
     found = Counter(map(tuple, spark.read.parquet(str(tmp_path / "rows")).collect()))
     assert found == Counter([(1, None), (2, 7)])
     assert sum(epoch.get("matched", 0) for epoch in epochs) == 2
+    assert measured[0].candidates_per_tuple
     assert next(epoch["kinds"] for epoch in epochs if "kinds" in epoch) == ["left"]

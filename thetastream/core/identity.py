@@ -28,6 +28,8 @@ Choices for two numbers are not compared. Without a number, the choice is the on
 
 CONDITION = "the condition"
 """The name of the part that a fork may change. Its meaning is a JSON object."""
+UNITS = "the units"
+"""The name of the part that tells the second units of a query from its first units."""
 KIND = "the kind of join"
 """The name of the part that says how a join answers; an inner join has no such part."""
 

@@ -15,8 +15,10 @@ from statistics import median
 from typing import Any
 
 from thetastream.core.errors import QueryError
+from thetastream.core.identity import CONDITION
 from thetastream.index.base import CANDIDATE_S
 from thetastream.lowering.statistics import Statistics
+from thetastream.runtime.observe.epoch_lines import are_second_units, read_words
 from thetastream.spark.observe.metrics import metrics, refuse_no_query
 from thetastream.spark.observe.reports import read_reports
 
@@ -53,7 +55,7 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
     >>> print(th.plan(streams, on, within, statistics=th.statistics(query)).explain())  # doctest: +SKIP
     """
     refuse_no_query("th.statistics", query)
-    epochs = metrics(query)
+    epochs = select_joins(metrics(query))
     joins = list(dict.fromkeys(epoch["join"] for epoch in epochs))
     reports = list(read_reports(query))
     if join is None and len(joins) > 1 and are_one_pipeline(epochs):
@@ -65,6 +67,15 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
         )
     mine = [epoch for epoch in epochs if join in (None, epoch["join"])]
     return measure_statistics(mine, reports)
+
+
+def select_joins(epochs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Select the entries of joins, without those of second units, of lookups in tables and of upserts.
+
+    If there are no others, all entries are returned.
+    """
+    joins = [one for one in epochs if CONDITION in read_words(one) and not are_second_units(one)]
+    return joins or list(epochs)
 
 
 def measure_statistics(

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from thetastream.app.job.document import parse_job, read_job
 from thetastream.app.job.run import describe_epoch, describe_sink
 from thetastream.app.job.spec import SinkSpec
+from thetastream.app.job.statistics_table import select_known, write_table
 from thetastream.core.errors import InvalidQuery, QueryError
 from thetastream.core.shed import Shed
 from thetastream.lowering.statistics import Statistics
@@ -60,6 +62,20 @@ def test_a_job_may_have_options_and_statistics(tmp_path):
     job = parse_job(GOOD | tables, tmp_path)
     assert job.options["max_units"] == 8
     assert job.options["statistics"] == Statistics(tuples_per_second=(1000, 20))
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        Statistics((1234567.5, 1e-07), (80.25, 64.0), 10.0, 2.5, 0.5, origin="measured"),
+        Statistics({"a": 0.25, 'das "ß"': 3.0}, results_per_second={"a, b": 50.5}, origin="measured"),
+    ],
+)
+def test_a_job_may_have_measured_statistics(tmp_path, measured):
+    job = parse_job(GOOD | tomllib.loads(write_table(measured)), tmp_path)
+    read = job.options["statistics"]
+    assert select_known(read) == select_known(measured)
+    assert replace(read, tuples_per_second=None) == replace(measured, tuples_per_second=None)
 
 
 def test_a_job_may_have_a_policy(tmp_path):

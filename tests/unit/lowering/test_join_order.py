@@ -12,7 +12,12 @@ from thetastream.joins.compose.tree import (
     estimate_results,
     solve_ties,
 )
-from thetastream.joins.measured_statistics import are_one_pipeline, measure_rates, measure_statistics
+from thetastream.joins.measured_statistics import (
+    are_one_pipeline,
+    measure_rates,
+    measure_statistics,
+    select_joins,
+)
 from thetastream.lowering.query import Query, Stream
 from thetastream.lowering.selectivity import choose_join_order, estimate_sizes
 from thetastream.lowering.statistics import Statistics
@@ -172,3 +177,12 @@ def test_aliases_of_results_ignore_case():
         }
     last = Statistics(results_per_second={"a,b": 1, "b, a": 2})
     assert last.results_of(["a", "b"]) == {frozenset("ab"): 2}
+
+
+def test_statistics_are_those_of_the_join():
+    """A left join with a residual, and a join beside a lookup or upserts, counted as several joins."""
+    words = [{"the condition": "a.x = b.x"}, {"the condition": "a.x = b.x", "the units": "second"}, {}]
+    join, second, lookup = entries = [{"join": str(n), "plan": {"words": one}} for n, one in enumerate(words)]
+    assert select_joins(entries) == [join]
+    assert select_joins([lookup]) == [lookup]
+    assert select_joins([{"join": "old", "plan": None}, second]) == [{"join": "old", "plan": None}, second]

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
+from pyspark.sql.streaming.query import StreamingQuery
+
 from thetastream.app.cli.shared_arguments import AddCommand, open_session, read_seconds
 from thetastream.app.job.check import Finding, check_job
 from thetastream.app.job.checkpoint import lock
@@ -18,7 +20,10 @@ from thetastream.app.job.document import read_job
 from thetastream.app.job.json_schema import write_schema
 from thetastream.app.job.run import Totals, describe_epoch, explain_job, stage_tables
 from thetastream.app.job.run import run as run_job
+from thetastream.app.job.statistics_table import select_known, write_table
 from thetastream.core.errors import ThetastreamError
+from thetastream.joins.measured_statistics import statistics
+from thetastream.lowering.statistics import Statistics
 from thetastream.runtime.observe.open_telemetry import OTLP
 from thetastream.spark.observe.export import export_metrics
 
@@ -111,6 +116,11 @@ def add_commands(add: AddCommand) -> None:
         action="store_true",
         help="send metrics to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
     )
+    parser.add_argument(
+        "--statistics",
+        action="store_true",
+        help="print the table [statistics] of the job with what the last epochs measured, when it ends",
+    )
 
     parser = add(
         "stage",
@@ -190,6 +200,17 @@ def run(arguments: argparse.Namespace) -> int:
     def tell(what: str) -> None:
         print(f"thetastream: {what}", file=sys.stderr, flush=True)
 
+    measured: list[Statistics] = []
+    problems: list[ThetastreamError] = []
+
+    def measure(query: StreamingQuery) -> None:
+        if not arguments.statistics:
+            return
+        try:
+            measured.append(statistics(query))
+        except ThetastreamError as problem:
+            problems.append(problem)
+
     job = read_job(arguments.job)
     with lock(job.checkpoint) as log, open_session(job.spark, log) as spark:
         if arguments.metrics is not None or arguments.otlp:
@@ -204,8 +225,14 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.finish,
             wait_s=arguments.stop_within,
             tell=tell,
+            measure=measure,
         )
     print(json.dumps({"total": totals.as_dict()}) if arguments.json else totals.describe())
+    # A job that finishes has two queries, and the second one brings no tuples.
+    for found in measured[:1]:
+        print(json.dumps({"statistics": select_known(found)}) if arguments.json else write_table(found))
+    if not measured and problems:
+        tell(f"there are no statistics: {problems[0]}")
     return 0
 
 

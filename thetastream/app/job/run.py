@@ -39,9 +39,8 @@ from thetastream.lowering.report import Fact, Section, print_sections
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
-from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, read_kind
+from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, are_second_units, read_kind
 from thetastream.spark.changes import keep_groups
-from thetastream.spark.dataflow.stages import UNITS
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.observe.reports import count_input_rows, read_reports
@@ -228,13 +227,15 @@ def run(
     *,
     wait_s: float | None = None,
     tell: Callable[[str], None] = lambda _: None,
+    measure: Callable[[StreamingQuery], None] = lambda _: None,
 ) -> None:
     """Run a job until it is stopped, has caught up, has finished, or its time is over.
 
     SIGINT and SIGTERM let the running epoch finish, for which the job waits ``wait_s`` seconds, or as long as
     it takes. A second signal stops it at once. When the job is started again, it continues after the
     last epoch that is committed in its checkpoint. With ``finish``, or if the job asks for it, one more epoch
-    decides every row when the job has caught up. ``tell`` gets what the user should know while it stops.
+    decides every row when the job has caught up. ``tell`` gets what the user should know while it stops, and
+    ``measure`` gets each query that has ended without an error.
 
     Raises
     ------
@@ -275,6 +276,7 @@ def run(
                 last = dead_letters.count_new()
                 if any(last.values()):
                     say(last)
+                measure(query)
             finally:
                 query.stop()
                 dead_letters.stop()
@@ -374,8 +376,9 @@ def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
     for epoch in th.metrics(query):
         sums = counters.setdefault(epoch["epoch"], {})
         # The second units of a join receive candidates that its first units have counted as matches.
-        is_second = UNITS in ((epoch["plan"] or {}).get("words") or {})
-        for name in ("late", "state_bytes") if is_second else ("matched", "late", "shed", "state_bytes"):
+        for name in (
+            ("late", "state_bytes") if are_second_units(epoch) else ("matched", "late", "shed", "state_bytes")
+        ):
             sums[name] = sums.get(name, 0) + epoch[name]
         kind = read_kind(epoch)
         if kind is not None:

@@ -269,7 +269,9 @@ def explain_statistics(query: Query, statistics: Statistics | None) -> Fact:
     if known.origin == "measured":
         value = f"measured; {late}, epochs of {format_seconds(known.epoch_s)}"
     elif statistics is None:
-        value = f"assumed; {late}; measure them with th.statistics(query)"
+        value = (
+            f"assumed; {late}; measure them with th.statistics(query), or with thetastream run --statistics"
+        )
     else:
         value = f"assumed, as given; {late}"
     return Fact("statistics:", value)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from thetastream.core.identity import KIND
+from thetastream.core.identity import KIND, UNITS
 
 LOG = logging.getLogger("thetastream")
 BUDGET = "THETASTREAM_STATE_BUDGET"
@@ -35,8 +35,18 @@ def read_kind(entry: Mapping[str, Any]) -> str | None:
     >>> read_kind({"plan": {"words": {"the condition": "a.x < b.x", "the kind of join": "left"}}})
     'left'
     """
-    kind: str | None = ((entry.get("plan") or {}).get("words") or {}).get(KIND)
-    return kind
+    return read_words(entry).get(KIND)
+
+
+def are_second_units(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of ``th.metrics`` is that of second units, which get the pairs of the first ones."""
+    return UNITS in read_words(entry)
+
+
+def read_words(entry: Mapping[str, Any]) -> Mapping[str, str]:
+    """Read the words of the plan of an entry of ``th.metrics``; they are empty if it has none."""
+    words: Mapping[str, str] = (entry.get("plan") or {}).get("words") or {}
+    return words
 
 
 def describe_epoch(query: str, entry: Mapping[str, Any]) -> str:

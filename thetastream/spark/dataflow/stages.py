@@ -29,7 +29,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from thetastream.core.blocks import cut, gather
 from thetastream.core.columns import BLOCK, project
-from thetastream.core.identity import Part, digest
+from thetastream.core.identity import UNITS, Part, digest
 from thetastream.engine.answers.deciding import ROWS
 from thetastream.engine.order import ARRIVAL_LEFT, ARRIVAL_RIGHT, Order, sort_results
 from thetastream.lowering.domains import quote
@@ -55,8 +55,6 @@ from thetastream.spark.task_properties import read_task
 if TYPE_CHECKING:
     import pandas as pd
 
-UNITS = "the units"
-"""The part of an identity that tells the second units of a query from its first units."""
 STAGED = "staged"
 """Column of the operator's output that describes what a unit has staged, as JSON."""
 ROWS_AT_ONCE = 1 << 16

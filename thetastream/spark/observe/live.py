@@ -13,7 +13,7 @@ from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.html import render_facts, render_rows
 from thetastream.core.spans import Duration, read_span
-from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, read_kind
+from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, read_kind, read_words
 from thetastream.spark.observe.metrics import metrics, refuse_no_query
 from thetastream.spark.observe.reports import read_reports
 from thetastream.spark.session.failure import unwrap_error
@@ -160,7 +160,7 @@ def name_join(entry: Entry) -> str:
     >>> name_join({"join": "ab12", "plan": {"words": words}})
     'join ab12: a.x < b.x; Split(cores=2)'
     """
-    words = ((entry["plan"] or {}).get("words") or {}).values()
+    words = read_words(entry).values()
     return f"join {entry['join']}" + (f": {'; '.join(words)}" if words else "")
 
 
