@@ -167,8 +167,12 @@ def test_measured_statistics_are_a_table_of_the_job(here, tmp_path, end):
 def test_a_run_without_tuples_has_no_statistics(here, tmp_path):
     assert here("init", tmp_path / "example")[0] == 0
     file = tmp_path / "example" / "job.toml"
-    code, printed, errors = here("run", file, "--until-caught-up", "--json", "--statistics")
+    lines = tmp_path / "metrics.jsonl"
+    exported = ("--metrics", lines, "--prometheus", "0")
+    code, printed, errors = here("run", file, "--until-caught-up", "--json", "--statistics", *exported)
     assert code == 0, errors
+    assert re.search(r"metrics for Prometheus are at http://127\.0\.0\.1:\d+/metrics", errors)
+    assert "ended" in json.loads(lines.read_text().splitlines()[-1])
     *_, total, measured = map(json.loads, printed.splitlines())
     assert total.keys() == {"total"}
     assert measured["statistics"]["origin"] == "measured"

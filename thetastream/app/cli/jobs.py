@@ -112,6 +112,12 @@ def add_commands(add: AddCommand) -> None:
         help="add a line of metrics for each epoch to this file, which thetastream serve can show",
     )
     parser.add_argument(
+        "--prometheus",
+        type=int,
+        metavar="PORT",
+        help="let Prometheus read metrics at this port",
+    )
+    parser.add_argument(
         "--otlp",
         action="store_true",
         help="send metrics to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
@@ -213,9 +219,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     job = read_job(arguments.job)
     with lock(job.checkpoint) as log, open_session(job.spark, log) as spark:
-        if arguments.metrics is not None or arguments.otlp:
+        if arguments.metrics is not None or arguments.otlp or arguments.prometheus is not None:
             sent_to: Literal["otlp"] | None = OTLP if arguments.otlp else None
-            export_metrics(spark, port=None, json_lines=arguments.metrics, open_telemetry=sent_to)
+            port = arguments.prometheus
+            export = export_metrics(spark, port=port, json_lines=arguments.metrics, open_telemetry=sent_to)
+            if export.url is not None:
+                tell(f"metrics for Prometheus are at {export.url}")
         run_job(
             spark,
             job,
