@@ -9,7 +9,8 @@ import pyspark
 import pytest
 
 from thetastream.spark.session.jvm import ClassArchive, find_archive, locate_archive
-from thetastream.spark.session.workers import HOME, SETTING, VARIABLE
+from thetastream.spark.session.worker_packages import VARIABLE
+from thetastream.spark.session.workers import HOME, SETTING
 
 
 @pytest.fixture(autouse=True)

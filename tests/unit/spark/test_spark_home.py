@@ -8,10 +8,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from thetastream.spark.session.worker_packages import VARIABLE
 from thetastream.spark.session.workers import (
     HOME,
     SETTING,
-    VARIABLE,
     has_installed_pyspark,
     link_home,
     spark_home_without_zip,

@@ -2,7 +2,8 @@
 
 An error of ours that is raised in a worker reaches the driver inside an exception of Spark, after a Python
 traceback and Java stacks of hundreds of lines. If nothing catches this exception, only our error is printed.
-If a worker or a JVM has died because memory ran out, the paragraph says so, and what to change.
+If a worker or a JVM has died because memory ran out, or a worker lacks a module, the paragraph says so, and
+what to change.
 ``THETASTREAM_TRACEBACK=1`` in the environment shows all of it.
 """
 
@@ -19,6 +20,7 @@ from thetastream.core import errors
 from thetastream.core.errors import FLAG, QueryError, shows_tracebacks
 from thetastream.spark.session.causes import find_cause
 from thetastream.spark.session.memory import DRIVER_MEMORY, EXECUTOR_MEMORY
+from thetastream.spark.session.worker_packages import find_missing_module
 
 LONGEST = 1000
 """The longest summary of a failure, in characters."""
@@ -123,7 +125,7 @@ def summarize_failure(text: str) -> str:
 
 def describe_failure(error: BaseException) -> str | None:
     """Return the paragraph that is printed for an exception. Return None if it should be shown as it is."""
-    if shows_tracebacks():
+    if shows_tracebacks() or isinstance(error, errors.ThetastreamError):
         return None
     text = read_text(error)
     found = find_error(text)
@@ -221,7 +223,7 @@ def list_loggers() -> list[logging.Logger]:
 
 
 def explain_failure(text: str) -> str | None:
-    r"""Explain an exception of Spark if memory is its cause; None otherwise.
+    r"""Explain an exception of Spark if memory or a missing module is its cause; None otherwise.
 
     >>> explain_failure("... \njava.lang.OutOfMemoryError: Java heap space\n\tat x")[:56]
     '[OUT_OF_MEMORY] A JVM of Spark had no memory left (java.'
@@ -239,7 +241,8 @@ def explain_failure(text: str) -> str | None:
             "memory runs out (its log says so), and a crash of native code looks the same."
         )
         return _advise(what, is_jvm=False)
-    return None
+    missing = find_missing_module(text)
+    return None if missing is None else str(missing)
 
 
 def explain_exit(code: int) -> str:

@@ -26,7 +26,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from thetastream.core.errors import SessionError
 from thetastream.core.search_path import (
     LAST_FOLDER,
     SAFE_PATH,
@@ -34,11 +33,17 @@ from thetastream.core.search_path import (
     list_program_folders,
     write_search_path,
 )
+from thetastream.spark.session.worker_packages import (
+    NEEDED,
+    OURS,
+    VARIABLE,
+    WorkerPackages,
+    find_cause,
+    make_error,
+)
 from thetastream.spark.sources.identity import read_identity
 
-NEEDED = ("pyarrow", "pandas", "numpy", "numba", "thetastream")
-"""Packages that a worker imports."""
-VARIABLE, SETTING = "PYSPARK_PYTHON", "spark.pyspark.python"
+SETTING = "spark.pyspark.python"
 OF_WORKERS = "spark.executorEnv."
 """The prefix of settings that are environment variables of workers."""
 _CHECKED: "WeakSet[SparkSession]" = WeakSet()
@@ -112,24 +117,38 @@ def check_workers(spark: SparkSession) -> None:
     Raises
     ------
     SessionError
-        WORKER_PYTHON if a worker cannot start, has another version of Python, or lacks a package.
+        WORKER_PYTHON if a worker cannot start, has another version of Python, or lacks a package, or if it
+        has Thetastream from an artifact of Spark Connect, which streaming queries do not get.
     """
     if spark in _CHECKED:
         return
-    needed = NEEDED
+    needed, ours = NEEDED, OURS
 
-    @F.udf("string", useArrow=False)  # type: ignore[untyped-decorator, unused-ignore]
-    def list_missing(_: int) -> str:
+    @F.udf("missing ARRAY<STRING>, origin STRING, folder STRING, files ARRAY<STRING>", useArrow=False)  # type: ignore[untyped-decorator, unused-ignore]
+    def find_packages(_: int) -> tuple[list[str], str | None, str, list[str]]:
         import importlib.util
+        import os
 
-        return ", ".join(name for name in needed if importlib.util.find_spec(name) is None)
+        from pyspark import SparkFiles
+
+        # A folder without a module, as of leftover data files, has a specification without a file.
+        specs = {name: importlib.util.find_spec(name) for name in needed}
+        origins = {name: spec.origin for name, spec in specs.items() if spec is not None and spec.origin}
+        folder = os.path.abspath(SparkFiles.getRootDirectory())
+        return (
+            [name for name in needed if name not in origins],
+            os.path.abspath(origins[ours]) if ours in origins else None,
+            folder,
+            os.listdir(folder) if os.path.isdir(folder) else [],
+        )
 
     try:
-        missing = spark.range(1).select(list_missing("id")).collect()[0][0]
+        found = spark.range(1).select(find_packages("id")).collect()[0][0]
     except (PySparkException, Py4JJavaError) as error:
-        raise _make_error(_find_cause(str(error))) from None
-    if missing:
-        raise _make_error(f"they lack {missing}")
+        raise make_error(find_cause(str(error))) from None
+    fault = WorkerPackages(*found).find_fault(type(spark).__module__.startswith("pyspark.sql.connect"))
+    if fault is not None:
+        raise fault
     _CHECKED.add(spark)
 
 
@@ -155,33 +174,6 @@ def warm_up_workers(spark: SparkSession) -> None:
 
     for start in (run_task, plan_source):
         InheritableThread(start, daemon=True).start()
-
-
-def _make_error(cause: str) -> SessionError:
-    return SessionError(
-        "WORKER_PYTHON",
-        f"Spark's Python workers must run Python {sys.version_info.major}.{sys.version_info.minor}, as this "
-        f"process does, with the packages {', '.join(NEEDED)}: {cause}; set {VARIABLE}={sys.executable}, or "
-        "on a cluster a Python of every host, before the session starts",
-    )
-
-
-def _find_cause(text: str) -> str:
-    """Find the line of Spark's error that names the cause; the first line if none does.
-
-    >>> _find_cause("[X] failed\\nTraceback\\nModuleNotFoundError: No module named 'pyarrow'\\n at java")
-    "ModuleNotFoundError: No module named 'pyarrow'"
-    """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = ("ModuleNotFoundError", "PYTHON_VERSION_MISMATCH", "Cannot run program", "No such file")
-    found = [line for line in lines if any(word in line for word in telling)]
-    cause = (found or lines or ["a worker cannot start"])[0]
-    if "No module named 'thetastream'" in cause:
-        # The daemon of the workers starts before they get what the session sends.
-        cause += (
-            "; if the session sends the package (--py-files), set spark.python.daemon.module=pyspark.daemon"
-        )
-    return cause
 
 
 @contextmanager
