@@ -418,6 +418,14 @@ def test_a_source_that_cannot_be_read_is_refused_by_name(
         assert "calling o" not in str(found.value)
 
 
+def test_a_table_without_files_is_refused_by_name(stream: Stream, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, words in (("empty", "it has no files yet"), ("nowhere", "PATH_NOT_FOUND")):
+        table = th.Table(str(tmp_path / name))
+        with pytest.raises(th.QueryError, match=rf"\[TABLE_UNREADABLE\].*parquet .*{name} cannot.*{words}"):
+            th.plan({"a": stream.frame, "t": table}, ON)
+
+
 def test_versions_that_are_too_old_or_gone_end_the_query_by_name(
     stream: Stream, ranges: Ranges, start: Any, tmp_path: Path
 ) -> None:

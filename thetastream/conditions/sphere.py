@@ -98,7 +98,7 @@ def within_metres(lat: str, lon: str, other_lat: str, other_lon: str, metres: fl
     lat, lon : str
         The columns of the first point, in degrees, as in ``"a.lat"``.
     other_lat, other_lon : str
-        The columns of the second point, which belongs to another stream.
+        The columns of the second point, which belongs to another stream or table.
     metres : float
         The largest distance, in metres.
 
@@ -151,7 +151,7 @@ def metres(lat: str, lon: str, other_lat: str, other_lon: str) -> str:
     lat, lon : str
         The columns of the first point, in degrees, as in ``"a.lat"``.
     other_lat, other_lon : str
-        The columns of the second point, which belongs to another stream.
+        The columns of the second point, which belongs to another stream or table.
 
     Returns
     -------

@@ -3,8 +3,12 @@
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.core.errors import QueryError
+from thetastream.spark.session.failure import read_text, summarize_failure
 from thetastream.spark.tables.stamp import NotReady
 from thetastream.spark.tables.table import Table
 
@@ -35,16 +39,32 @@ def _read_whole(table: Table, spark: SparkSession) -> DataFrame:
 
     To learn the columns, Spark reads the footer of a file. It raises errors of many types, also of Java, if
     the file is replaced meanwhile.
+
+    Raises
+    ------
+    QueryError
+        TABLE_UNREADABLE if Spark cannot read the source, for example because its folder has no files yet.
     """
     seen: str | None = None
     while True:
         try:
             return table.read(spark)
-        except Exception:
+        except Exception as error:
             found = _look(table, spark)
             if found == seen:
-                raise  # Nothing has changed since the last attempt, or the source has no stamp.
+                # Nothing has changed since the last attempt, or the source has no stamp.
+                if isinstance(error, PySparkException | Py4JError):
+                    raise _make_unreadable(table, error) from error
+                raise
             seen = found
+
+
+def _make_unreadable(table: Table, error: Exception) -> QueryError:
+    what = f"the table of {table.place} cannot be read"
+    found = summarize_failure(read_text(error)) or type(error).__name__
+    if "UNABLE_TO_INFER_SCHEMA" in found:
+        found = "it has no files yet, and they say which columns it has; write its first version before"
+    return QueryError("TABLE_UNREADABLE", f"{what}: {found}")
 
 
 def _look(table: Table, spark: SparkSession) -> str | None:

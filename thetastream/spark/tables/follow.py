@@ -8,6 +8,7 @@ from threading import Event, Lock, Thread
 
 from thetastream.runtime.observe.epoch_lines import LOG
 from thetastream.spark.observe.listener import watch_queries
+from thetastream.spark.session.failure import read_text, summarize_failure
 from thetastream.spark.tables.stage import TableStaging
 
 LOOK_S = 1.0
@@ -77,8 +78,8 @@ class TableFollower:
         except Exception as error:
             # The source may be out of reach, and a session that stops fails here too.
             if self._has_queries():
-                line = str(error).strip().partition("\n")[0]
-                LOG.warning("table %s was not compared with its source: %s", self.staging.alias, line)
+                found = summarize_failure(read_text(error)) or type(error).__name__
+                LOG.warning("table %s was not compared with its source: %s", self.staging.alias, found)
 
     def _has_queries(self) -> bool:
         """Whether some query of the session runs."""

@@ -140,7 +140,7 @@ class Table:
             raise QueryError("BAD_VALUE", f"{what}, not {describe_given(self.options)}")
 
     def __repr__(self) -> str:
-        shown = [repr(self.source)] if isinstance(self.source, str | Path) else [self._describe_source()]
+        shown = [repr(self.source)] if isinstance(self.source, str | Path) else [self.place]
         for one in fields(self)[1:]:
             value, default = getattr(self, one.name), {} if one.name == "options" else one.default
             if one.repr and value != default:
@@ -286,7 +286,7 @@ class Table:
             follows += f", key {', '.join(self.keys)}"
         if self.valid_from is not None:
             follows += f", valid from {self.valid_from}"
-        return f"{self._describe_source()}, {follows}"
+        return f"{self.place}, {follows}"
 
     @property
     def _path(self) -> str | None:
@@ -296,7 +296,9 @@ class Table:
         text = str(self.source)
         return text if is_uri(text) or re.match(r"[a-z][a-z0-9+.-]+:", text) else os.path.abspath(text)
 
-    def _describe_source(self) -> str:
+    @property
+    def place(self) -> str:
+        """Where the rows are, in words."""
         if isinstance(self.source, DataFrame):
             return "a DataFrame"
         if callable(self.source):
