@@ -122,8 +122,13 @@ CONDITIONS: list[list[Any]] = [
 ]
 
 
+def name_condition(on: list[Any]) -> str:
+    """The name of a case, which must not have an address of this process."""
+    return " AND ".join(one if isinstance(one, str) else one.name for one in on)
+
+
 @pytest.mark.sampled(24)
-@pytest.mark.parametrize("on", CONDITIONS, ids=str)
+@pytest.mark.parametrize("on", CONDITIONS, ids=name_condition)
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
 def test_a_divided_table_answers_as_a_whole_one(
     spark: SparkSession, frame: DataFrame, tmp_path: Path, shared: dict[str, str], how: str, on: list[Any]
