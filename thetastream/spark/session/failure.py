@@ -123,6 +123,15 @@ def summarize_failure(text: str) -> str:
     return (found or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
 
 
+def summarize_exception(error: BaseException) -> str:
+    """Reduce an exception to one line, as ``summarize_failure`` does; its class if it has no text.
+
+    >>> summarize_exception(ValueError("no rows")), summarize_exception(ZeroDivisionError())
+    ('no rows', 'ZeroDivisionError')
+    """
+    return summarize_failure(read_text(error)) or type(error).__name__
+
+
 def describe_failure(error: BaseException) -> str | None:
     """Return the paragraph that is printed for an exception. Return None if it should be shown as it is."""
     if shows_tracebacks() or isinstance(error, errors.ThetastreamError):

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.core.errors import QueryError
-from thetastream.spark.session.failure import read_text, summarize_failure
+from thetastream.spark.session.failure import summarize_exception
 from thetastream.spark.tables.stamp import NotReady
 from thetastream.spark.tables.table import Table
 
@@ -61,7 +61,7 @@ def _read_whole(table: Table, spark: SparkSession) -> DataFrame:
 
 def _make_unreadable(table: Table, error: Exception) -> QueryError:
     what = f"the table of {table.place} cannot be read"
-    found = summarize_failure(read_text(error)) or type(error).__name__
+    found = summarize_exception(error)
     if "UNABLE_TO_INFER_SCHEMA" in found:
         found = "it has no files yet, and they say which columns it has; write its first version before"
     return QueryError("TABLE_UNREADABLE", f"{what}: {found}")

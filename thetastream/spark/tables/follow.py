@@ -8,7 +8,7 @@ from threading import Event, Lock, Thread
 
 from thetastream.runtime.observe.epoch_lines import LOG
 from thetastream.spark.observe.listener import watch_queries
-from thetastream.spark.session.failure import read_text, summarize_failure
+from thetastream.spark.session.failure import summarize_exception
 from thetastream.spark.tables.stage import TableStaging
 
 LOOK_S = 1.0
@@ -78,7 +78,7 @@ class TableFollower:
         except Exception as error:
             # The source may be out of reach, and a session that stops fails here too.
             if self._has_queries():
-                found = summarize_failure(read_text(error)) or type(error).__name__
+                found = summarize_exception(error)
                 LOG.warning("table %s was not compared with its source: %s", self.staging.alias, found)
 
     def _has_queries(self) -> bool:

@@ -54,7 +54,7 @@ from thetastream.runtime.table_versions import NEW, Refused, SourceCheck, Versio
 from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.session.configure import choose_name_key, count_partitions, read_meaning
-from thetastream.spark.session.failure import read_text, summarize_failure
+from thetastream.spark.session.failure import summarize_exception
 from thetastream.spark.session.sizes import estimate_bytes
 from thetastream.spark.tables.cuts import divide_table, find_size_problem, is_coarse
 from thetastream.spark.tables.stamp import NotReady
@@ -197,7 +197,7 @@ class TableStaging:
         except ThetastreamError:
             raise
         except Exception as error:  # Spark, a data source or a function of the user may raise anything.
-            found = summarize_failure(read_text(error)) or type(error).__name__
+            found = summarize_exception(error)
             what = f"table {self.alias!r} cannot be read: {found}"
             raise QueryError(
                 "TABLE_UNREADABLE", f"{what}; versions that are staged stay as they are"
