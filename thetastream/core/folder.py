@@ -1,22 +1,22 @@
 """A folder that driver and workers share: a path, or a URI that Arrow opens (``hdfs:``, ``s3:``, ``file:``).
 
-A file appears under its name with all its content or not at all. A private folder on this machine is one that
-no other user can have made or can change (``make_private``).
+A file appears under its name with all its content or not at all.
 """
 
 import errno
 import os
 import re
-import stat
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
 from pyarrow import fs
+
+from thetastream.core.private_folder import make_private
 
 AGAIN = (
     "Make room on its disk, or let this user read and write there, and start the query again: it continues "
@@ -288,38 +288,3 @@ def list_variables(root: str) -> tuple[str, ...]:
         return ()
     scheme = root.partition(":")[0]
     return (*_VARIABLES.get(scheme, ()), "SSL_CERT_", "http_proxy", "https_proxy", "no_proxy", "HTTP")
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder that only this user may enter, or take one that is there.
-
-    Anybody can make a folder in ``/tmp``, also under the name that this user is about to use, or a link.
-    Therefore each folder of the path whose parent everybody can write to must belong to this user or to root.
-
-    Raises
-    ------
-    SessionError
-        UNSAFE_FOLDER.
-    OSError
-        If the folder cannot be made.
-    """
-    path = folder.absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):  # A link to nothing exists too.
-        path.mkdir(mode=0o700)
-    for each in (path, *path.parents):
-        owner, above = each.lstat().st_uid, each.parent.stat()
-        if above.st_mode & stat.S_IWOTH and owner not in (0, os.getuid()):
-            _refuse(f"{each} belongs to user {owner}, and everybody can write to {each.parent}")
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        _refuse(f"{path} is a link or a file")
-    if found.st_mode & 0o077 and found.st_uid == os.getuid():
-        path.chmod(0o700)
-
-
-def _refuse(what: str) -> NoReturn:
-    from thetastream.core.errors import SessionError
-
-    hint = "remove it, or name another folder (cache_folder=, mailbox=, spark.local.dir)"
-    raise SessionError("UNSAFE_FOLDER", f"only this user may change a private folder, but {what}; {hint}")

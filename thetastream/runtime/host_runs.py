@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from thetastream.core.folder import Folder, make_private
+from thetastream.core.folder import Folder
+from thetastream.core.private_folder import make_private
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run
 from thetastream.runtime.state import segment_cache

@@ -24,12 +24,14 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from threading import Condition, Event, Lock, Thread, Timer
 from typing import Any
 
 import pyarrow as pa
 
 from thetastream.core.errors import QueryError, StoreError, ThetastreamError
+from thetastream.core.private_folder import refuse_unsafe
 from thetastream.core.search_path import list_program_folders, write_search_path
 from thetastream.core.stopping import Stop
 from thetastream.results.question import make_slow
@@ -81,6 +83,7 @@ class StatementPool:
         self._variables = tuple(variables)
         self._folders = None if folders is None else tuple(folders)
         self._folder = tempfile.TemporaryDirectory(prefix="thetastream-statements-")
+        refuse_unsafe(Path(self._folder.name))
         limits.question_bytes  # noqa: B018 (it raises BAD_VALUE)
         self._changed = Condition()
         # The process that was used last is used next, so a service with few clients has few processes.

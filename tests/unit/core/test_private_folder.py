@@ -3,15 +3,19 @@
 import ast
 import os
 import stat
+import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from thetastream.core import private_folder
 from thetastream.core.errors import SessionError
-from thetastream.core.folder import Folder, make_private
+from thetastream.core.folder import Folder
 from thetastream.core.identity import Part
+from thetastream.core.private_folder import make_private, make_temporary
 from thetastream.runtime.mailbox.files import Mailbox
 from thetastream.runtime.state import segment_cache
 from thetastream.runtime.state.segment_cache import STALE_S, sweep
@@ -19,6 +23,8 @@ from thetastream.runtime.state.segment_cache import STALE_S, sweep
 SOURCE = Path(__file__).parents[3] / "thetastream"
 PUBLIC = 0o1777
 """The mode of /tmp."""
+REPLACED = r"everybody can rename .*, because .*shared lacks the sticky bit"
+DISK, CONTAINER = "ext4 /dev/vda rw", "overlay overlay rw,lowerdir=/a:/b"
 
 
 def mode(path: Path) -> int:
@@ -88,6 +94,128 @@ def test_a_folder_that_only_an_administrator_can_have_made_is_taken(
     give(tmp_path / "shared")
     make_private(tmp_path / "shared" / "mine")
     assert mode(tmp_path / "shared" / "mine") == 0o700
+
+
+def test_a_link_is_as_safe_as_its_target(public: Path, tmp_path: Path, give: Callable[[Path], None]) -> None:
+    (public / "theirs").mkdir()
+    (tmp_path / "link").symlink_to(public / "theirs")
+    give(public / "theirs")
+    with pytest.raises(SessionError, match=r"UNSAFE_FOLDER.*theirs belongs to user 12345, and everybody can"):
+        make_private(tmp_path / "link" / "mine")
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which everybody can rename everything, in a place that everybody can reach."""
+    monkeypatch.setattr(private_folder, "_is_reachable", lambda folder: True)
+    folder = tmp_path / "a disk" / "shared"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.fixture
+def mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make a function that says what is mounted where: (place, kind and source)."""
+
+    def set_mounts(*mounts: tuple[Path | str, str]) -> None:
+        lines = [
+            f"{number} 1 254:0 / {str(place).replace(' ', chr(92) + '040')} rw shared:1 - {kind}"
+            for number, (place, kind) in enumerate(mounts)
+        ]
+        (tmp_path / "mounts").write_text("\n".join(lines))
+        monkeypatch.setattr(private_folder, "_MOUNTS", tmp_path / "mounts")
+
+    return set_mounts
+
+
+@pytest.mark.parametrize("inside", ["mine", "mine/mailbox"])
+def test_a_folder_that_everybody_can_replace_is_refused(
+    shared: Path, inside: str, mount: Callable[..., None]
+) -> None:
+    mount(("/", DISK))
+    with pytest.raises(SessionError, match=rf"UNSAFE_FOLDER.*{REPLACED}"):
+        make_private(shared / inside)
+    shared.chmod(PUBLIC)
+    make_private(shared / inside)
+
+
+@pytest.mark.parametrize(
+    "mounts",
+    [
+        pytest.param([("/", CONTAINER)], id="container"),
+        pytest.param([("/", CONTAINER), ("a disk", DISK)], id="volume of a container"),
+        pytest.param([("/", DISK), ("a disk", "vfat /dev/sdb rw")], id="no modes"),
+        pytest.param([], id="another system"),
+    ],
+)
+def test_where_nobody_else_may_be_it_is_one_warning(
+    shared: Path, mounts: list[tuple[str, str]], mount: Callable[..., None], tmp_path: Path
+) -> None:
+    mount(*((place if place == "/" else tmp_path / place, kind) for place, kind in mounts))
+    with pytest.warns(UserWarning, match=REPLACED):
+        make_private(shared / "mine")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_private(shared / "mine")
+    assert mode(shared / "mine") == 0o700
+
+
+@pytest.mark.parametrize("around", [PUBLIC, 0o2775], ids=["sticky", "team"])
+def test_folders_of_a_team_and_sticky_ones_are_taken(
+    shared: Path, around: int, mount: Callable[..., None]
+) -> None:
+    mount(("/", DISK))
+    shared.chmod(around)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_private(shared / "mine")
+
+
+def test_a_place_that_nobody_else_can_reach_is_taken(tmp_path: Path, mount: Callable[..., None]) -> None:
+    mount(("/", DISK))
+    home = tmp_path / "home"
+    home.mkdir(mode=0o750)
+    (home / "open").mkdir()
+    (home / "open").chmod(0o777)
+    assert private_folder._is_reachable(Path("/"))
+    make_private(home / "open" / "mine")
+
+
+def test_folders_around_a_private_one_are_not_made_for_everybody(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_private(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/c")] == [0o775, 0o775, 0o700]
+
+
+def test_temporary_folders_are_checked_too(
+    shared: Path, mount: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    mount(("/", DISK))
+    with pytest.raises(SessionError, match=rf"UNSAFE_FOLDER.*{REPLACED}"):
+        make_temporary("thetastream-")
+    shared.chmod(PUBLIC)
+    assert mode(make_temporary("thetastream-")) == 0o700
+
+
+def test_no_other_file_makes_temporary_folders() -> None:
+    making = {
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path in SOURCE.rglob("*.py")
+        for name in ("mkdtemp", "mkstemp", "TemporaryDirectory", "NamedTemporaryFile", "mktemp")
+        if name in path.read_text()
+    }
+    assert making == {
+        "core/private_folder.py: mkdtemp",
+        # It is checked there.
+        "service/statement_pool.py: TemporaryDirectory",
+        # It holds rows that this file has made up.
+        "app/cli/small.py: TemporaryDirectory",
+    }
 
 
 def test_mailboxes_and_reports_are_private(public: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from thetastream.core.errors import SessionError
-from thetastream.core.folder import make_private
+from thetastream.core.private_folder import make_private
 
 RELEASE_S = 5.0
 """The program of a query removes its mark within this time after the end of the query, in seconds."""

@@ -31,7 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import RowFacts
-from thetastream.core.folder import make_private
+from thetastream.core.private_folder import make_private
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run
 

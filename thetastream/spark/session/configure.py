@@ -4,11 +4,8 @@ The table ``REQUIRED`` lists the settings and the reason for each. All of them a
 so a Spark Connect session is configured in the same way as a classic one.
 """
 
-import atexit
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -19,6 +16,7 @@ from pyspark.sql import functions as F
 
 from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError, SessionError, shows_tracebacks, suggest
+from thetastream.core.private_folder import make_temporary
 from thetastream.lowering.query import warn_caller
 from thetastream.results.writer import PARTITIONS
 from thetastream.spark.session.failure import list_loggers, show_failures_shortly
@@ -244,9 +242,8 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
 
 
 def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkSession:
-    # Shuffle files hold tuples. Only this user may enter a folder of mkdtemp.
-    folder = tempfile.mkdtemp(prefix="thetastream-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Shuffle files hold tuples.
+    folder = str(make_temporary("thetastream-spark-"))
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     if shows_tracebacks():
         logging += " -Dthetastream.stacks=full"

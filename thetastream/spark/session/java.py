@@ -8,17 +8,16 @@ The launcher of Spark adds the module ``jdk.incubator.vector``, which this Java 
 if a module is missing. Spark only uses it to multiply vectors faster, so ``bin/java`` leaves the option out.
 """
 
-import atexit
 import importlib.util
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from thetastream.core.errors import SessionError
+from thetastream.core.private_folder import make_temporary
 
 JAVA_HOME = "JAVA_HOME"
 LEAST = 17
@@ -72,8 +71,7 @@ def find_version(java: str) -> int:
 
 def make_home(java: Path) -> Path:
     """Make a folder whose ``bin/java`` starts another Java without the missing module."""
-    home = Path(tempfile.mkdtemp(prefix="thetastream-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = make_temporary("thetastream-java-")
     script = home / "bin" / "java"
     script.parent.mkdir()
     script.write_text(_SCRIPT.format(java=shlex.quote(str(java))))

@@ -8,12 +8,9 @@ and a session starts four. Therefore the JVM of a local session gets a home that
 installed PySpark except ``python``.
 """
 
-import atexit
 import os
-import shutil
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from thetastream.core.private_folder import make_temporary
 from thetastream.core.search_path import (
     LAST_FOLDER,
     SAFE_PATH,
@@ -207,8 +205,7 @@ def has_installed_pyspark(options: Mapping[str, object]) -> bool:
 
 def link_home(installed: Path) -> Path:
     """Make a folder that links to everything in a Spark home except ``python``; it is removed at exit."""
-    home = Path(tempfile.mkdtemp(prefix="thetastream-spark-home-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = make_temporary("thetastream-spark-home-")
     link_folders(installed, home)
     return home
 

@@ -36,6 +36,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from thetastream.core import folder as folders
+from thetastream.core import private_folder
 from thetastream.core.folder import refuse
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.runtime.control import files
@@ -344,5 +345,5 @@ def make_options(
     }
 
 
-for module in (folders, files, identity, sys.modules[__name__]):
+for module in (private_folder, folders, files, identity, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

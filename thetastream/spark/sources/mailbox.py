@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from thetastream.core import folder
+from thetastream.core import folder, private_folder
 from thetastream.core.blocks import STEP
 from thetastream.core.columns import ANNOUNCEMENT, EMPTY
 from thetastream.core.folder import hide_secrets
@@ -179,5 +179,5 @@ def read_mailbox(spark: SparkSession, root: str, query: Identity, keys: Sequence
     return reader.load()
 
 
-for module in (folder, files, sys.modules[__name__]):
+for module in (private_folder, folder, files, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
