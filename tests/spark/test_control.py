@@ -144,13 +144,15 @@ def test_tuples_of_the_full_history_move(
 
 
 @pytest.mark.slow
-def test_nodes_of_a_ring_of_three_streams_change(spark: SparkSession, tmp_path: Path) -> None:
-    """The query starts without control and continues with it. Partial results are in flight at the change."""
+@pytest.mark.parametrize("hops", ["mailbox", "epoch"])
+def test_nodes_of_a_ring_of_three_streams_change(spark: SparkSession, tmp_path: Path, hops: str) -> None:
+    """The query starts without control and continues with it. With a mailbox, partial results are in flight
+    at the change."""
     run = Controlled(spark, tmp_path, "abc")
-    run.start(th.Ring(1, hops="mailbox"))
+    run.start(th.Ring(1, hops=hops))
     run.add()
     run.query.stop()
-    run.start(th.Ring(1), max_units=3)
+    run.start(th.Ring(1, hops="auto" if hops == "mailbox" else hops), max_units=3)
     run.add()
     handle = th.control(run.query)
     handle.scale(nodes=2)

@@ -20,6 +20,7 @@ from thetastream.engine.multiway.graph import OPEN, Edge, Ends, GraphPredicate, 
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import ATR, CTR, Multiway, Ring
+from thetastream.models.ring import OneEpochRing
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.control.request import Request
 
@@ -37,6 +38,8 @@ def draw_multiway(rng: random.Random, kind: type[Multiway], n_streams: int) -> M
     if kind is CTR:
         return CTR(nodes, rng.randint(1, 3), span)
     cut = rng.choice((Rows(1), Rows(3), span))
+    if kind is OneEpochRing:
+        return Ring(nodes, cut).store_once(rng.randrange(n_streams))
     return Ring(nodes, cut, None, rng.choice((None, None, 5, 25)), rng.choice((None, None, 4)))
 
 
@@ -79,7 +82,7 @@ def run_graph_schedule(
     Return the results found, the results of the nested loop, and the run.
     """
     rng = random.Random(seed)
-    m = rng.choice((2, 3, 3, 4)) if kind is not Ring else rng.choice((3, 3, 4))
+    m = rng.choice((3, 3, 4)) if issubclass(kind, Ring) else rng.choice((2, 3, 3, 4))
     graph = draw_graph(rng, m, 0.3 if moves_tuples else 0.0)
     if is_counted:
         graph = count_windows(graph, [rng.randint(1, 12) for _ in range(m)])

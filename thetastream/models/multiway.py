@@ -252,6 +252,10 @@ class Multiway(Model):
         """Choose the new tuples that a node counts, so that each is counted at one node."""
         raise NotImplementedError
 
+    def store_once(self, stream: int) -> "Multiway":
+        """Return the model that makes all hops in one epoch, and stores the tuples of ``stream`` once."""
+        raise NotImplementedError
+
     def resume(self, stored_once: int | None) -> "Multiway":
         """Return the model that continues from a state, given the stream that its nodes store once; None if
         the state names none."""

@@ -59,7 +59,7 @@ class Ring(Multiway):
         For three streams and more: where partial results look for their next partners. With "epoch", it is at
         the same node and in the same epoch; all nodes then store all tuples but those of one stream. With
         "mailbox", it is at all nodes and in the next epoch, and every tuple is stored once. By default, the
-        planner chooses, and ``explain`` says why.
+        planner chooses, and ``explain`` says why. If nodes may change (``max_units``), it is the mailbox.
 
     Raises
     ------

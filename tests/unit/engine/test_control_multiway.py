@@ -15,8 +15,9 @@ from thetastream.engine.multiway.equal_decisions import EqualDecisions
 from thetastream.engine.multiway.node import MultiwayNode
 from thetastream.engine.multiway.partial_results import Overlap
 from thetastream.models import ATR, CTR, Multiway, Ring
+from thetastream.models.ring import OneEpochRing
 
-KINDS = (Ring, CTR, ATR)
+KINDS = {"ring": Ring, "ctr": CTR, "atr": ATR, "one epoch": OneEpochRing}
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,7 @@ def _eager_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(
     seed: int, kind: type[Multiway]
@@ -41,7 +42,7 @@ def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("seed", range(100, 300))
 def test_many_random_schedules_with_crashes(seed: int, kind: type[Multiway]) -> None:
     found, expected, _ = run_graph_schedule(seed, kind, epochs=20)
@@ -56,6 +57,7 @@ SMALL: dict[str, Multiway] = {
     "waiting": Ring(1, Rows(1), in_flight=4),
     "ctr": CTR(1, 2, SPAN),
     "atr": ATR(1, SPAN, 1),
+    "one epoch": Ring(1, Rows(1)).store_once(1),
 }
 
 
@@ -103,6 +105,7 @@ BROKEN: dict[str, tuple[str, type[ControlledRun], tuple[Any, str, Any] | None]] 
     "ended at once": ("ring", EndedAtOnce, None),
     "newest addressed": ("ctr", ControlledRun, (MultiwayNode, "_address", address_newest)),
     "all kept": ("atr", ControlledRun, (Overlap, "join", keep_all)),
+    "all kept in one epoch": ("one epoch", ControlledRun, (Overlap, "join", keep_all)),
     "nothing stored": ("atr", ControlledRun, (MultiwayNode, "_overlap_with_newer", lambda *_: None)),
 }
 

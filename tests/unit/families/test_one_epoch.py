@@ -73,8 +73,11 @@ def test_one_epoch_may_be_asked_for() -> None:
     assert isinstance(plan(th.Ring(8, hops="epoch")).spec.model, OneEpochRing)
     with pytest.raises(QueryError, match=r"BAD_HOPS.*in_flight"):
         plan(th.Ring(2, in_flight=9, hops="epoch"))
-    with pytest.raises(QueryError, match=r"BAD_HOPS.*max_units"):
-        plan(th.Ring(2, hops="epoch"), options={"max_units": 4})
+    growing = plan(th.Ring(2, hops="epoch"), options={"max_units": 4})
+    assert isinstance(growing.spec.model, OneEpochRing)
+    assert not growing.spec.has_messages
+    with pytest.raises(QueryError, match=r"BAD_HOPS.*tuples move when nodes change"):
+        plan(th.Ring(2, hops="epoch", moves_tuples=True), options={"max_units": 4})
     with pytest.raises(QueryError, match=r"BAD_HOPS.*not 'soon'"):
         th.Ring(2, hops="soon")
 

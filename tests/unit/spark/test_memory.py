@@ -1,5 +1,6 @@
 """The memory of a local session, warnings about too little of it, and the paragraph for what died of it."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -14,6 +15,7 @@ import thetastream as th
 from thetastream.core.errors import FLAG
 from thetastream.spark.session import failure, memory
 from thetastream.spark.session.failure import explain_exit
+from thetastream.spark.session.workers import prepare_environment
 
 KILLED = "[STREAM_FAILED] Query pairs [id = 4f0c-1, runId = 9b] terminated: Python worker exited unexpectedly"
 DIRECT = (
@@ -43,6 +45,18 @@ def test_what_died_of_memory_says_so_in_one_paragraph(text, who, change, monkeyp
     unwrapped = failure.unwrap_error(PySparkException(text))
     assert unwrapped is not None
     assert unwrapped.condition == "OUT_OF_MEMORY"
+
+
+def test_a_jvm_starts_with_few_arenas_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number that the user has chosen stays, and the environment of the program is as before."""
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    with prepare_environment():
+        assert (os.environ["MALLOC_ARENA_MAX"], os.environ["PYTHONSAFEPATH"]) == ("2", "1")
+    assert "MALLOC_ARENA_MAX" not in os.environ
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "8")
+    with prepare_environment():
+        assert os.environ["MALLOC_ARENA_MAX"] == "8"
+    assert os.environ["MALLOC_ARENA_MAX"] == "8"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from thetastream.joins.ask.refusals import summarize
 from thetastream.runtime.control.policies import TwoPhaseScaling, list_policies
 from thetastream.spark.session.failure import hide_lost_connections, unwrap_error
 from thetastream.spark.session.jvm import launch_without_secrets, stderr_into
-from thetastream.spark.session.workers import keep_current_folder_out
+from thetastream.spark.session.workers import prepare_environment
 
 Run = Callable[[argparse.Namespace], int]
 """The function that runs a command and returns its exit code."""
@@ -160,7 +160,7 @@ def _start(conf: dict[str, Any]) -> SparkSession:
             "INVALID_PARTITIONS", f"spark.sql.shuffle.partitions ({partitions!r}) must be an integer"
         )
     builder = th.configure(builder, int(partitions) if partitions else None)
-    with keep_current_folder_out():
+    with prepare_environment():
         if "spark.remote" not in settings:
             launch_without_secrets(settings)
         return builder.getOrCreate()

@@ -36,7 +36,7 @@ LOOK_S = 5e-9
 windows of 4,096 to 16,384 tuples."""
 SMALLEST, LARGEST = 1 << 6, 1 << 17
 """The smallest and the largest block, in tuples."""
-SHARE, LARGEST_SHARE = 1 / 8, 1 / 2
+SHARE, LARGEST_SHARE = 1 / 4, 1 / 2
 """The largest block, as a share of the tuples that a worker stores: for an alpha of a half, and for any."""
 LARGEST_BYTES = 1 << 26
 """The largest block, in bytes. It limits blocks of wide tuples."""
@@ -61,7 +61,7 @@ class BlockCost:
     nbytes : float
         Bytes of a tuple.
     held : float
-        Number of tuples that the worker stores. A block has at most an eighth of them, so that the memory of
+        Number of tuples that the worker stores. A block has at most a quarter of them, so that the memory of
         the workers stays balanced too.
     """
 

@@ -40,7 +40,12 @@ class MultiwaySpec(MultiwayQuery):
         return ArrivalRouter(self.model, query=self) if self.model.chooses_receivers else Router(self.model)
 
     def with_model(self, model: Multiway) -> "MultiwaySpec":
-        """Return the same query under another model, which may divide stored tuples into other parts."""
+        """Return the same query under another model, which may divide stored tuples into other parts.
+
+        Hops stay where they are: a ring that makes them in one epoch becomes another one that does.
+        """
+        if self.model.stored_once is not None:
+            model = model.store_once(self.model.stored_once)
         streams = [self.stored[self.part(stream, 0)] for stream in range(self.n_streams)]
         parts = [stored for stored in streams for _ in range(model.n_parts)]
         stored = tuple(replace(one, stream=number) for number, one in enumerate(parts))

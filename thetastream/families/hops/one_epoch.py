@@ -31,18 +31,24 @@ class SizedLoad(NamedTuple):
     nodes: int
 
 
-def find_obstacle(ring: Ring, max_units: int | None) -> str | None:
-    """Return why the hops of a ring cannot end in one epoch, as a clause; None if they can."""
+def find_obstacle(ring: Ring, max_units: int | None, is_counted: bool) -> str | None:
+    """Return why the hops of a ring cannot end in one epoch, as a clause; None if they can.
+
+    If nodes may change, an older generation goes on until its tuples have left their windows. It notices this
+    by event time, and its tuples stay where they are.
+    """
     if ring.in_flight is not None:
         return "in_flight lets tuples wait for a later epoch"
-    if max_units is not None:
-        return "the nodes may change while the query runs (max_units)"
+    if max_units is not None and ring.moves_tuples:
+        return "tuples move when nodes change (moves_tuples and max_units)"
+    if max_units is not None and is_counted:
+        return "the nodes may change (max_units), and windows count tuples"
     return None
 
 
-def find_hops_problems(ring: Ring, max_units: int | None) -> list[QueryError]:
+def find_hops_problems(ring: Ring, max_units: int | None, is_counted: bool) -> list[QueryError]:
     """Return an error if the user asks for one epoch and the hops of the ring cannot end in one."""
-    obstacle = find_obstacle(ring, max_units)
+    obstacle = find_obstacle(ring, max_units, is_counted)
     if ring.hops != EPOCH or obstacle is None:
         return []
     return [QueryError("BAD_HOPS", f'hops="epoch" is not possible, because {obstacle}; leave hops out')]
@@ -83,9 +89,13 @@ def find_reason_against(
     """
     if ring.hops == MAILBOX:
         return 'hops="mailbox" is set'
-    obstacle = find_obstacle(ring, max_units)
-    if obstacle is not None or ring.hops == EPOCH:
-        return obstacle
+    if ring.hops == EPOCH:
+        return None
+    if ring.in_flight is not None:
+        return find_obstacle(ring, max_units, False)
+    if max_units is not None:
+        # A ring that grows would store more copies than the one that was planned.
+        return 'the nodes may change while the query runs (max_units); hops="epoch" makes one epoch'
     load, nodes = one_epoch
     if load.copies(nodes) > MOST_COPIES:
         return f"in one epoch, nodes would store {load.copies(nodes):.1f} copies of a tuple"

@@ -157,7 +157,7 @@ class HopsFamily:
         counts, problems = _read_windows(request, model)
         has_choice = isinstance(model, Ring) and request.is_streaming and len(request.streams) > 2
         if isinstance(model, Ring) and has_choice:
-            problems += find_hops_problems(model, request.options.get("max_units"))
+            problems += find_hops_problems(model, request.options.get("max_units"), counts is not None)
         has_mailbox = not has_choice and model.has_mailbox(len(request.streams))
         request = request.with_problems(problems).prepare_run(has_mailbox)
         if not request.is_streaming:

@@ -34,8 +34,8 @@ from thetastream.spark.session.workers import (
     becomes_local,
     check_workers,
     choose_worker_python,
-    keep_current_folder_out,
     list_search_settings,
+    prepare_environment,
     spark_home_without_zip,
     warm_up_workers,
 )
@@ -276,7 +276,7 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
     if archive is not None:
         builder = builder.config(JAVA_OPTIONS, f"{options[JAVA_OPTIONS]} {archive.write_option()}")
     home = spark_home_without_zip(options, None if archive is None else archive.home)
-    with without_chatter(), home, keep_current_folder_out():
+    with without_chatter(), home, prepare_environment():
         launch_without_secrets(options)
         spark = builder.getOrCreate()
     warm_up_workers(spark)

@@ -18,6 +18,9 @@ from thetastream.runtime.observe.epoch_lines import parse_bytes
 DRIVER_MEMORY, EXECUTOR_MEMORY = "spark.driver.memory", "spark.executor.memory"
 VARIABLE = "SPARK_DRIVER_MEMORY"
 """The environment variable of Spark with the memory of the driver."""
+ARENAS, FEW_ARENAS = "MALLOC_ARENA_MAX", "2"
+"""The variable that bounds the arenas of the C library, and its value for a JVM. By default, threads get up
+to eight arenas for each core, and memory that RocksDB frees in one of them stays there."""
 GIB, MIB = 1 << 30, 1 << 20
 DEFAULT_BYTES = GIB
 """What Spark gives a JVM by default."""

@@ -31,6 +31,7 @@ from thetastream.core.search_path import (
     list_program_folders,
     write_search_path,
 )
+from thetastream.spark.session.memory import ARENAS, FEW_ARENAS
 from thetastream.spark.session.worker_packages import (
     NEEDED,
     OURS,
@@ -84,19 +85,22 @@ def list_search_settings(options: Mapping[str, object]) -> dict[str, str]:
 
 
 @contextmanager
-def keep_current_folder_out() -> Iterator[None]:
-    """Let a JVM that starts inside this block start each Python process without the current folder.
+def prepare_environment() -> Iterator[None]:
+    """Let a JVM that starts inside this block have few arenas of memory, and no current folder on the path.
 
-    Spark looks for the data sources of installed packages in a process that gets no variables of workers.
+    Spark looks for the data sources of installed packages in a Python process that gets no variables of
+    workers. This process must not load modules of the current folder.
     """
-    before = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
+    variables = {SAFE_PATH: "1", ARENAS: os.environ.get(ARENAS, FEW_ARENAS)}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        del os.environ[SAFE_PATH]
-        if before is not None:
-            os.environ[SAFE_PATH] = before
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
 
 
 def becomes_local(options: Mapping[str, object]) -> bool:
