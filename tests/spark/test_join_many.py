@@ -213,6 +213,9 @@ def test_tasks_together_over_a_crash_and_a_refusal(
     # Late tuples are counted once, matches by task.
     assert sum(epoch["late"] for epoch in th.metrics(again)) == n_late > 0
     for epoch in th.metrics(again):
+        words = epoch["plan"]["words"]
+        assert words["the set of tasks"] == ", ".join(sorted(TASKS))
+        assert words["the condition of task 'near'"] == TASKS["near"]["on"]
         if epoch["received"]:
             assert set(epoch["tasks"]) == set(TASKS)
             assert epoch["matched"] == sum(task["matched"] for task in epoch["tasks"].values())

@@ -32,6 +32,8 @@ UNITS = "the units"
 """The name of the part that tells the second units of a query from its first units."""
 KIND = "the kind of join"
 """The name of the part that says how a join answers; an inner join has no such part."""
+TASKS = "the set of tasks"
+"""The name of the part that lists the tasks of ``th.join_many``. Each of them is an inner join."""
 
 
 class Part(NamedTuple):

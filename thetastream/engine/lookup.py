@@ -22,6 +22,7 @@ from thetastream.core.how import How, PairRanking, select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns
+from thetastream.engine.counters import Counters
 from thetastream.engine.matching import Residual
 from thetastream.engine.store.box import Box, IndexPlan, build_box, encode_key_rows
 from thetastream.engine.store.probing import BYTES_AT_ONCE, probe_segments
@@ -55,7 +56,9 @@ class Lookup:
         probing, _ = select_passing(batch)
         return build_box(self.plan, encode_key_rows(self.side, self.plan.condition, probing))
 
-    def answer(self, batch: pa.RecordBatch, runs: "TableRuns", first: int = 0) -> Iterator[list[pa.Array]]:
+    def answer(
+        self, batch: pa.RecordBatch, runs: "TableRuns", first: int = 0, counters: Counters | None = None
+    ) -> Iterator[list[pa.Array]]:
         """Yield the columns of results for tuples of the stream.
 
         Results have the columns of the streams that ``how`` shows, left before right. For an outer join, a
@@ -70,15 +73,19 @@ class Lookup:
             The rows of the table.
         first : int
             The number of tuples that the task has looked up before.
+        counters : Counters, optional
+            Counts the pairs that are found, which are not the results of a join that is not inner.
         """
+        counters = Counters() if counters is None else counters
         if self.candidates is not None:
-            yield from self._propose(batch, runs, self.candidates, first)
+            yield from self._propose(batch, runs, self.candidates, first, counters)
             return
         probing, places = select_passing(batch)
         is_matched = np.zeros(batch.num_rows, dtype=np.bool_)
         find = self._find if self.ranking is None else self._find_nearest
         for found, partner, stored in find(probing, runs):
             is_matched[places[found]] = True
+            counters.matched += len(found)
             if self.how.has_pairs:
                 yield self._make_pairs(probing, found, partner, stored)
         if self.how.has_unmatched or not self.how.has_pairs:
@@ -87,13 +94,19 @@ class Lookup:
                 yield self._make_alone(batch, rows, runs.payload)
 
     def _propose(
-        self, batch: pa.RecordBatch, runs: "TableRuns", columns: CandidateColumns, first: int
+        self,
+        batch: pa.RecordBatch,
+        runs: "TableRuns",
+        columns: CandidateColumns,
+        first: int,
+        counters: Counters,
     ) -> Iterator[list[pa.Array]]:
         """Yield candidate pairs, each with the number of its tuple in the task, and then the tuples."""
         probing, places = select_passing(batch)
         has_pair = np.zeros(batch.num_rows, dtype=np.bool_)
         for found, partner, stored in self._find(probing, runs):
             has_pair[places[found]] = True
+            counters.matched += len(found)
             values = {NUMBERS[self.side]: pa.array(first + places[found])}
             if self.ranking is not None:
                 values[KEY] = pa.array(self.ranking.rank_pairs(probing, found, partner, stored))

@@ -6,6 +6,7 @@ from hashlib import blake2b
 
 from thetastream.conditions import Phrase, Predicate
 from thetastream.core.how import How
+from thetastream.core.identity import CONDITION, KIND
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.engine.lookup import Lookup
@@ -14,7 +15,7 @@ from thetastream.families.answers import carry_residual, describe_answers, descr
 from thetastream.families.pairs.flow import describe_pairs
 from thetastream.lowering.lower import lower
 from thetastream.lowering.physical import PhysicalPlan
-from thetastream.lowering.query import Query, Resolver, Stream
+from thetastream.lowering.query import Query, Resolver, Stream, list_conditions
 from thetastream.lowering.report import format_index, format_one_line
 from thetastream.lowering.selectivity import find_aliases
 from thetastream.runtime.lookup_steps import LookupFlow
@@ -27,9 +28,18 @@ class LookupPlan:
     physical: PhysicalPlan
     table: Side
     """The side of the table. The stream is the other side."""
+    on: tuple[str, ...]
+    """The conditions as the user wrote them."""
 
     def flow(self) -> LookupFlow:
         """Describe how tuples become results."""
+        return replace(self._describe_flow(), words=self._list_words())
+
+    def _list_words(self) -> dict[str, str]:
+        how = self.physical.how
+        return {CONDITION: " AND ".join(self.on)} | ({} if how.is_inner else {KIND: how.name})
+
+    def _describe_flow(self) -> LookupFlow:
         plan = self.physical
         index = IndexPlan(plan.condition, self.table, plan.indexes[self.table])
         lookup = Lookup(index, plan.how, plan.ranking)
@@ -67,6 +77,7 @@ def plan_lookup(
     *,
     table: Side,
     is_declared: bool = False,
+    on: Sequence[str] | None = None,
 ) -> LookupPlan | str:
     """Plan the lookup of one input in the other one, the table, or say why no index of the table can do it.
 
@@ -84,6 +95,8 @@ def plan_lookup(
     is_declared : bool
         Whether the table is a ``th.Table``, whose changes Spark's own join does not follow. It is looked up
         also if nothing but equalities narrows what an index reads.
+    on : sequence of str, optional
+        The conditions as the user wrote them, if ``phrases`` are others.
     """
     aliases = [one.alias for one in inputs]
     parts: list[Phrase | Predicate] = [*phrases, *predicates]
@@ -92,11 +105,11 @@ def plan_lookup(
         return "nothing compares the stream with the table"
     # A table has no window, so event times are columns as others are.
     left, right = (replace(one, is_streaming=False, event_time=None).narrowed for one in inputs)
-    on = tuple(phrase.text for phrase in phrases)
-    query = Query((left, right), on, tuple(phrases), tuple(predicates), how=how)
+    texts = tuple(phrase.text for phrase in phrases)
+    query = Query((left, right), texts, tuple(phrases), tuple(predicates), how=how)
     _, lowered = carry_residual(query, lower(query, resolver), resolver)
     physical = lowered.physical
     condition = physical.condition
     if not is_declared and how.nearest is None and not (condition.dimensions or condition.measured):
         return "no inequality, band or measure narrows what an index would read"
-    return LookupPlan(physical, table)
+    return LookupPlan(physical, table, list_conditions(texts, predicates) if on is None else tuple(on))

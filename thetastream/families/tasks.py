@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from thetastream.core.columns import SIGN
 from thetastream.core.errors import QueryError
-from thetastream.core.identity import Part
+from thetastream.core.identity import TASKS, Part
 from thetastream.core.sides import Side
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.families.base import Facts
@@ -297,7 +297,7 @@ def describe_tagged_pairs(plan: TasksPlan) -> Output:
 def identify_tasks(plan: TasksPlan, reading: Reading) -> Parts:
     """Return the identity of several joins behind one exchange: the task names and the parts of each task."""
     names = ", ".join(sorted(plan.names))
-    parts = {"the set of tasks": Part(names, names), MODEL: identify_model(plan.model, reading)}
+    parts = {TASKS: Part(names, names), MODEL: identify_model(plan.model, reading)}
     for task in plan.tasks:
         for name, part in identify_two_streams(task.plan, plan.model, reading).items():
             if name.startswith("stream "):

@@ -6,7 +6,7 @@ tuples -> lookup in the runs that they touch -> results, or candidates -> answer
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import drop_fillers, gather
-from thetastream.core.columns import DECIDED, PARTITION
+from thetastream.core.columns import PARTITION
 from thetastream.engine.counters import Counters
 from thetastream.engine.decided_lookup import LookupDecider
 from thetastream.engine.lookup import PROBES_AT_ONCE, Lookup, select_passing
@@ -45,6 +45,8 @@ class LookupFlow:
     candidates: Output | None = None
     """The candidate pairs that leave the lookup, if Spark evaluates a part of the condition behind it, and
     tuples are answered."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What the user wrote, by the names of the parts of an identity."""
 
     @property
     def table(self) -> SidePlan:
@@ -147,12 +149,9 @@ def make_lookup_step(
         table = open_table(folder, chosen.version, flow.lookup.plan, payload, own.n_partitions > 1)
         for batch in chain([first], tuples):
             runs = table.meet(flow.lookup, batch)
-            pieces = count_emitted(flow.lookup.answer(batch, runs, counters.probed), counters)
+            pieces = count_emitted(flow.lookup.answer(batch, runs, counters.probed, counters), counters)
             counters.probed += batch.num_rows
-            for found in gather_batches(pieces, results):
-                has_tuples = flow.candidates is not None
-                counters.matched += found.column(DECIDED).null_count if has_tuples else found.num_rows
-                yield found
+            yield from gather_batches(pieces, results)
         counters.count_used(chosen.alias, table.used_bytes)
         yield build_counters_batch(task.partition, counters, results)
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.runtime.control.plan import decode_model
-from thetastream.runtime.observe.epoch_lines import is_written
+from thetastream.runtime.observe.epoch_lines import count_tuples, is_written
 from thetastream.runtime.observe.health import list_findings
 
 State = Literal["running", "ended", "failed", "lost"]
@@ -288,7 +288,7 @@ def summarize_epoch(entry: Entry) -> EpochSummary:
         began=entry["began"],
         seconds=total / 1000,
         phases_ms=phases,
-        tuples=sum(stream["timely"] + stream["late"] for stream in streams),
+        tuples=count_tuples(entry),
         late=entry["late"],
         shed=entry["shed"],
         matched=entry["matched"],
@@ -300,7 +300,7 @@ def summarize_epoch(entry: Entry) -> EpochSummary:
 
 
 def _has_tuples(entry: Entry) -> bool:
-    return any(stream["timely"] + stream["late"] for stream in entry["streams"].values())
+    return count_tuples(entry) > 0
 
 
 def summarize_streams(entries: Iterable[Entry]) -> dict[str, StreamSummary]:
@@ -358,10 +358,13 @@ def _name_model(values: dict[str, Any]) -> str:
 
 
 def _draw_generations(entry: Entry) -> Iterator[DrawnGeneration]:
-    """Draw each model whose units hold tuples. A model that this version does not know is left out."""
+    """Draw each model whose units hold tuples. A model that this version does not know is left out.
+
+    A lookup in a table has no model.
+    """
     control, plan = entry.get("control"), entry.get("plan")
     drawn = [(one["model"], one["slots"]) for one in control["membership"]] if control else []
-    if not drawn and plan:
+    if not drawn and plan and "model" in plan:
         drawn = [(plan["model"], None)]
     for values, slots in drawn:
         try:

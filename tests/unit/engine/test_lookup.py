@@ -13,6 +13,7 @@ from thetastream.core.columns import PASSES
 from thetastream.core.how import HOWS
 from thetastream.core.sides import Side
 from thetastream.engine import lookup as lookups
+from thetastream.engine.counters import Counters
 from thetastream.engine.lookup import TableRuns
 from thetastream.engine.store import probing
 from thetastream.engine.store.run import build
@@ -108,6 +109,20 @@ def test_a_lookup_finds_what_the_nested_loop_finds(
             if how == "left":
                 assert columns[-1].to_pylist() == [one is not None for one in ids[1]]
     assert found == expect(on, how, rows, table)
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "anti"])
+def test_the_pairs_that_are_found_are_counted_and_not_the_results(how: str) -> None:
+    """A left join counted its tuples without partners as matches, and an anti join counted nothing else."""
+    flow = plan("a.k BETWEEN b.k AND b.x", how).flow()
+    table = make_block(flow.sides[Side.RIGHT], [(1, 0, 9), (2, 20, 29)], True)
+    runs = TableRuns([build(flow.lookup.plan, table)], table.schema)
+    counters = Counters()
+    batch = make_block(flow.sides[Side.LEFT], [(1, 5, 0), (2, 25, 0), (3, 99, 0), (4, 98, 0)], False)
+    list(flow.lookup.answer(batch, runs, 0, counters))
+    assert counters.matched == 2
+    kinds = {} if how == "inner" else {"the kind of join": how}
+    assert flow.words == {"the condition": "a.k BETWEEN b.k AND b.x", **kinds}
 
 
 @pytest.mark.parametrize("on", ["a.k >= b.k AND a.k < b.x", "abs(a.k - b.k) <= 1"])

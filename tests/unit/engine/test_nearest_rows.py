@@ -14,6 +14,7 @@ from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.how import Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.engine import lookup
+from thetastream.engine.counters import Counters
 from thetastream.engine.lookup import TableRuns
 from thetastream.engine.store import ranked_run
 from thetastream.engine.store.run import build
@@ -122,9 +123,11 @@ def test_the_nearest_rows_are_those_of_the_nested_loop(
         payload = pa.schema([block.schema.field(one.block_column) for one in flow.sides[Side.RIGHT].carried])
         runs = TableRuns([build(flow.lookup.plan, part) for part in parts], payload)
         found: Counter[Any] = Counter()
-        for columns in flow.lookup.answer(make_block(flow.sides[Side.LEFT], rows), runs):
+        counters = Counters()
+        for columns in flow.lookup.answer(make_block(flow.sides[Side.LEFT], rows), runs, 0, counters):
             found.update(zip(columns[0].to_pylist(), columns[4].to_pylist(), strict=True))
         assert found == expect(on, by, k, rows, table, has_nulls), (k, has_nulls)
+        assert counters.matched == sum(n for (_, partner), n in found.items() if partner is not None)
 
 
 def test_a_search_looks_at_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,24 @@ def test_a_join_that_is_not_inner_has_found_pairs(page: Any, metrics: MetricLine
         expect(page.locator(".words")).to_contain_text("kind of joinNearest(k=1, by='a.x - b.x')")
 
 
+def test_a_lookup_in_a_table_is_shown(page: Any, tmp_path: Path) -> None:
+    """The page left the join out, because a lookup has no model. Its tuples belong to no stream of units."""
+    from playwright.sync_api import expect
+
+    words = {"the condition": "a.x < t.low", "the kind of join": "left"}
+    own = {"plan": {"words": words, "lookup": ["a", "t"]}, "streams": {}, "probed": 40}
+    lines = MetricLines(tmp_path / "metrics.jsonl")
+    lines.write("flights", make_entry(3, tables={"t": {"version": 1}}, **own))
+    with run_service({}, metrics=[tmp_path / "metrics.jsonl"]) as address:
+        page.goto(address)
+        expect(page.locator("[data-figure='Pairs found']")).to_have_text("7")
+        expect(page.locator("[data-figure='Tuples/s']")).to_have_text("50")
+        expect(page.locator("[data-figure=Matches]")).to_have_count(0)
+        expect(page.locator(".words")).to_contain_text("kind of joinleft")
+        expect(page.get_by_text("Each tuple is looked up in an index of the table.")).to_be_visible()
+    lines.close()
+
+
 def test_a_question_in_sql_is_answered_by_a_table_and_a_plot(page: Any, store: ParquetStore) -> None:
     from playwright.sync_api import expect
 

@@ -189,5 +189,6 @@ def plan_rows_lookup(
     written = [parse(relocate(phrase, inside, write)) for phrase in phrases]
     frame = frames[table.alias]
     is_declared = find_declared(frame) is not None
-    plan = plan_lookup((rows, table), written, (), INNER, catalyst, table=Side.RIGHT, is_declared=is_declared)
+    inputs, on = (rows, table), [phrase.text for phrase in phrases]
+    plan = plan_lookup(inputs, written, (), INNER, catalyst, table=Side.RIGHT, is_declared=is_declared, on=on)
     return plan if isinstance(plan, str) else make_lookup(plan, frame, folder, alias)

@@ -49,6 +49,19 @@ def read_words(entry: Mapping[str, Any]) -> Mapping[str, str]:
     return words
 
 
+def count_tuples(entry: Mapping[str, Any]) -> int:
+    """Count the tuples of an epoch, late ones included. Those of a lookup in a table are looked up.
+
+    >>> count_tuples({"streams": {"a": {"timely": 3, "late": 1}}, "probed": 9})
+    4
+    >>> count_tuples({"streams": {}, "tables": {"t": {"version": 1}}, "probed": 9})
+    9
+    """
+    if "tables" in entry:
+        return int(entry["probed"])
+    return sum(int(stream["timely"] + stream["late"]) for stream in entry["streams"].values())
+
+
 def describe_epoch(query: str, entry: Mapping[str, Any]) -> str:
     """Describe the epoch of a join in one line.
 

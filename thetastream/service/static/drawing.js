@@ -7,6 +7,9 @@ import { formatCount } from "/page/format.js";
 const STEP = 50, RADIUS = 17, MARGIN = 22, MOST_UNITS = 60;
 
 export function drawGenerations(generations, last, names) {
+  if ("tables" in last) {
+    return html("p", { class: "quiet" }, "Each tuple is looked up in an index of the table. No unit stores tuples.");
+  }
   if (generations.length === 0) {
     return html("p", { class: "quiet" },
       "The query runs with an earlier version of Thetastream, which does not report its plan.");

@@ -53,7 +53,7 @@ def look_up(
     )
     if is_streaming:
         watch_queries(spark)
-        plan = {"words": {}, "lookup": [flow.stream.alias, flow.table.alias]}
+        plan = {"words": flow.words, "lookup": [flow.stream.alias, flow.table.alias]}
         found = observe(found, flow.name, plan)
     else:
         found = found.where(F.col(COUNTERS).isNull())

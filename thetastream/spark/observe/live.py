@@ -13,7 +13,7 @@ from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
 from thetastream.core.html import render_facts, render_rows
 from thetastream.core.spans import Duration, read_span
-from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, read_kind, read_words
+from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, count_tuples, read_kind, read_words
 from thetastream.spark.observe.metrics import metrics, refuse_no_query
 from thetastream.spark.observe.reports import read_reports
 from thetastream.spark.session.failure import unwrap_error
@@ -176,10 +176,9 @@ def name_columns(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 def summarize(entry: Entry) -> tuple[Any, ...]:
     """Return the figures of an epoch, in the order of ``COLUMNS``."""
-    streams = entry["streams"].values()
     return (
         entry["epoch"],
-        sum(stream["timely"] + stream["late"] for stream in streams),
+        count_tuples(entry),
         entry["late"],
         entry["matched"],
         round(entry["durations_ms"].get("triggerExecution", 0) / 1000, 2),

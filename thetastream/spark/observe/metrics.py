@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
 from thetastream.core.html import render_rows
-from thetastream.core.identity import CONDITION, KIND, Identity
+from thetastream.core.identity import CONDITION, KIND, TASKS, Identity
 from thetastream.engine.counters import Counters
 from thetastream.lowering.identity import MODEL, WINDOW
 from thetastream.runtime.control.newest_offset import read_offsets
@@ -33,10 +33,23 @@ _DROPPING = ("dedupe", "stateStoreSave", "symmetricHashJoin", "flatMapGroups", "
 
 def describe_plan(flow: Flow, query: Identity) -> dict[str, Any]:
     """Describe a join by plain values: its model, what the user wrote, and the streams behind its inputs."""
-    words = {name: query[name].words for name in (CONDITION, KIND, WINDOW, MODEL) if name in query}
+    names = (TASKS, *_list_task_parts(query), CONDITION, KIND, WINDOW, MODEL)
+    words = {name: query[name].words for name in names if name in query}
     parts = {alias: list(aliases) for alias, aliases in flow.parts.items()}
     model = encode_model(flow.stages[0].spec.router.model)
     return {"model": model, "words": words, **({"parts": parts} if parts else {})}
+
+
+def _list_task_parts(query: Identity) -> list[str]:
+    """List the names of the conditions and windows of the tasks of ``th.join_many``, task by task.
+
+    >>> from thetastream.core.identity import Part
+    >>> names = ("the set of tasks", "the window of task 'x'", "the condition of task 'x'")
+    >>> _list_task_parts({name: Part("", "") for name in names})
+    ["the condition of task 'x'", "the window of task 'x'"]
+    """
+    tasks = [name.removeprefix(CONDITION) for name in query if name.startswith(f"{CONDITION} of task ")]
+    return [f"{part}{task}" for task in tasks for part in (CONDITION, WINDOW)]
 
 
 def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame:
