@@ -7,7 +7,8 @@ The event times in the progress are those of one stream. This is sufficient, bec
 unless both streams move on.
 """
 
-from collections import defaultdict
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +20,7 @@ from thetastream.core.identity import CONDITION
 from thetastream.index.base import CANDIDATE_S
 from thetastream.lowering.statistics import Statistics
 from thetastream.runtime.observe.epoch_lines import are_second_units, read_words
-from thetastream.spark.observe.metrics import metrics, refuse_no_query
+from thetastream.spark.observe.metrics import list_epochs, refuse_no_query
 from thetastream.spark.observe.reports import read_reports
 
 COUNTED = ("left", "right")
@@ -55,191 +56,203 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
     >>> print(th.plan(streams, on, within, statistics=th.statistics(query)).explain())  # doctest: +SKIP
     """
     refuse_no_query("th.statistics", query)
-    epochs = select_joins(metrics(query))
-    joins = list(dict.fromkeys(epoch["join"] for epoch in epochs))
-    reports = list(read_reports(query))
-    if join is None and len(joins) > 1 and are_one_pipeline(epochs):
-        return measure_rates(epochs, reports)
-    if join not in joins and (join is not None or len(joins) > 1):
-        raise QueryError(
-            "SEVERAL_JOINS",
-            f"join ({join!r}) must be one of the query's: {', '.join(joins)}, as th.metrics names them",
-        )
-    mine = [epoch for epoch in epochs if join in (None, epoch["join"])]
-    return measure_statistics(mine, reports)
+    meter = Meter()
+    meter.look(query)
+    return meter.measure(join)
 
 
-def select_joins(epochs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Select the entries of joins, without those of second units, of lookups in tables and of upserts.
+class Meter:
+    """Sums of the counters of a query, from which statistics follow.
 
-    If there are no others, all entries are returned.
+    It takes the epochs one after the other and keeps two numbers of each, so a run may be long.
     """
-    joins = [one for one in epochs if CONDITION in read_words(one) and not are_second_units(one)]
-    return joins or list(epochs)
+
+    def __init__(self) -> None:
+        self._joins: dict[str, _JoinSums] = {}
+        self._clock = _Clock()
+
+    def look(self, query: Any) -> None:
+        """Add the epochs of a query that Spark remembers and that were not added before."""
+        for report in read_reports(query):
+            if report["timestamp"] > self._clock.last:
+                self.add(list_epochs(report), report)
+
+    def add(self, epochs: Iterable[Mapping[str, Any]], report: Mapping[str, Any]) -> None:
+        """Add one progress report, and the entries of ``th.metrics`` that belong to it."""
+        self._clock.add(report)
+        for epoch in epochs:
+            self.add_epoch(epoch)
+
+    def add_epoch(self, epoch: Mapping[str, Any]) -> None:
+        """Add an entry of ``th.metrics``."""
+        self._joins.setdefault(epoch["join"], _JoinSums()).add(epoch)
+
+    @property
+    def joins(self) -> "Mapping[str, _JoinSums]":
+        """The joins of streams, without second units, lookups in tables and upserts; all if none is one."""
+        return {name: sums for name, sums in self._joins.items() if sums.is_join} or self._joins
+
+    def measure(self, join: str | None = None) -> Statistics:
+        """Compute the statistics; ``join`` is that of ``th.statistics``, and so are the errors."""
+        joins = self.joins
+        if join is None and len(joins) > 1 and are_one_pipeline(list(joins.values())):
+            return self.measure_rates(list(joins.values()))
+        if join not in joins and (join is not None or len(joins) > 1):
+            raise QueryError(
+                "SEVERAL_JOINS",
+                f"join ({join!r}) must be one of the query's: {', '.join(joins)}, as th.metrics names them",
+            )
+        mine = [sums for name, sums in joins.items() if join in (None, name)]
+        return self._measure_join(mine[0] if mine else _JoinSums())
+
+    def _measure_join(self, sums: "_JoinSums") -> Statistics:
+        if sum(sums.counted) and len(sums.parts) > 2:
+            return self.measure_rates([sums])
+        if not sum(sums.counted):
+            raise QueryError(
+                "NOTHING_MEASURED", "statistics need an epoch with tuples, and the query has had none yet"
+            )
+        clock = self._clock.measure()
+        left, right = sums.counted
+        return Statistics(
+            tuples_per_second=(left / clock.span_s, right / clock.span_s),
+            # Without the first epoch, earlier tuples would be missing from the count.
+            bytes_per_tuple=sums.measure_bytes() if self._clock.is_whole else None,
+            watermark_delay_s=clock.delay_s,
+            epoch_s=clock.epoch_s,
+            candidates_per_tuple=sums.candidates / sum(sums.counted),
+            seconds_per_candidate=sums.measure_candidate_s(),
+            origin="measured",
+        )
+
+    def measure_rates(self, joins: "Sequence[_JoinSums]") -> Statistics:
+        """Compute the rate of each stream of a join hop by hop, or of the joins of a pipeline."""
+        streams, results = Counter[str](), Counter[str]()
+        inner = {frozenset(behind) for sums in joins for behind in sums.parts.values()}
+        for sums in joins:
+            for alias, n in sums.timely.items():
+                behind = sums.parts[alias]
+                (streams if len(behind) == 1 else results)[_name(behind)] += n
+            if len(sums.parts) == 2 and len(sums.joined) > 2 and frozenset(sums.joined) not in inner:
+                # No join receives the results of the last join. Its units count them, before Spark filters
+                # them.
+                results[_name(sums.joined)] += sums.matched
+        clock, is_one = self._clock.measure(), len(joins) == 1
+        return Statistics(
+            tuples_per_second={alias: n / clock.span_s for alias, n in streams.items()},
+            watermark_delay_s=clock.delay_s,
+            epoch_s=clock.epoch_s,
+            candidates_per_tuple=joins[0].measure_candidates() if is_one else None,
+            seconds_per_candidate=joins[0].measure_candidate_s() if is_one else None,
+            results_per_second={name: n / clock.span_s for name, n in sorted(results.items())} or None,
+            origin="measured",
+        )
 
 
 def measure_statistics(
-    epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str, Any]]
+    epochs: Iterable[Mapping[str, Any]], progress: Sequence[Mapping[str, Any]]
 ) -> Statistics:
-    """Compute the statistics of one join from its epochs.
-
-    Parameters
-    ----------
-    epochs : sequence of mapping
-        The epochs in ``th.metrics``, oldest first.
-    progress : sequence of mapping
-        The parsed JSON of ``StreamingQuery.recentProgress``. It has the same epochs and those without
-        counters.
-
-    Returns
-    -------
-    Statistics
-        The statistics, with origin ``measured``. Bytes are given only if Spark remembers the first epoch.
-        Otherwise earlier tuples would be missing from the count.
-
-    Raises
-    ------
-    QueryError
-        NOTHING_MEASURED if no epoch has brought a tuple.
-    """
-    n = [sum(epoch.get(name, 0) for epoch in epochs) for name in COUNTED]
-    if any(n) and any(len(epoch.get("streams", ())) > 2 for epoch in epochs):
-        return measure_rates(epochs, progress)
-    if not any(n):
-        raise QueryError(
-            "NOTHING_MEASURED", "statistics need an epoch with tuples, and the query has had none yet"
-        )
-    clock = _measure_time(progress)
-    is_whole = progress[0]["batchId"] == 0
-    return Statistics(
-        tuples_per_second=(n[0] / clock.span_s, n[1] / clock.span_s),
-        bytes_per_tuple=_measure_bytes(epochs) if is_whole else None,
-        watermark_delay_s=clock.delay_s,
-        epoch_s=clock.epoch_s,
-        candidates_per_tuple=sum(epoch["candidates"] for epoch in epochs) / sum(n),
-        seconds_per_candidate=_measure_candidate_s(epochs),
-        origin="measured",
-    )
+    """Compute the statistics of a query from its entries of ``th.metrics`` and its progress reports."""
+    return read_meter(epochs, progress).measure()
 
 
-def measure_rates(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str, Any]]) -> Statistics:
-    """Compute the rate of each stream of a join hop by hop, or of the joins of a pipeline.
-
-    The arguments are those of ``measure_statistics``; ``epochs`` has the epochs of all joins.
-    """
-    streams: dict[str, int] = defaultdict(int)
-    results: dict[str, int] = defaultdict(int)
-    inner = {frozenset(parts) for epoch in epochs for parts in _list_parts(epoch).values()}
+def read_meter(epochs: Iterable[Mapping[str, Any]], progress: Sequence[Mapping[str, Any]]) -> Meter:
+    """Sum the entries and the progress reports of a query, each oldest first."""
+    meter = Meter()
+    for report in progress:
+        meter.add((), report)
     for epoch in epochs:
-        parts = _list_parts(epoch)
-        for alias, stream in epoch["streams"].items():
-            counted = streams if len(parts[alias]) == 1 else results
-            counted[_name(parts[alias])] += stream["timely"]
-        joined = [alias for behind in parts.values() for alias in behind]
-        if len(epoch["streams"]) == 2 and len(joined) > 2 and frozenset(joined) not in inner:
-            # No join receives the results of the last join. Its units count them, before Spark filters them.
-            results[_name(joined)] += epoch["matched"]
-    clock = _measure_time(progress)
-    return Statistics(
-        tuples_per_second={alias: n / clock.span_s for alias, n in streams.items()},
-        watermark_delay_s=clock.delay_s,
-        epoch_s=clock.epoch_s,
-        candidates_per_tuple=_measure_candidates(epochs),
-        seconds_per_candidate=_measure_candidate_s(epochs),
-        results_per_second={name: n / clock.span_s for name, n in sorted(results.items())} or None,
-        origin="measured",
-    )
+        meter.add_epoch(epoch)
+    return meter
 
 
-def _measure_candidates(epochs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Measure the candidates of all hops per arriving tuple of a join hop by hop.
-
-    It is None for several joins. It is None too if nodes store copies, because then they compare copies, and
-    how many they are depends on the number of nodes.
-    """
-    timely = sum(stream["timely"] for epoch in epochs for stream in epoch["streams"].values())
-    stored, candidates = (sum(epoch.get(name, 0) for epoch in epochs) for name in ("stored", "candidates"))
-    if len({epoch.get("join") for epoch in epochs}) > 1 or not timely or stored > timely:
-        return None
-    return float(candidates / timely)
-
-
-def _measure_candidate_s(epochs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Measure the seconds to compare one candidate, as units took them.
-
-    It is None if no predicate has run, so that the figure of the kernel holds, and for several joins, whose
-    predicates differ.
-
-    >>> epochs = [{"join": "j", "candidates": 1_000, "predicate_us": us} for us in (40_000, 60_000)]
-    >>> round(_measure_candidate_s(epochs), 9), _measure_candidate_s([{**epochs[0], "predicate_us": 0}])
-    (5.002e-05, None)
-    """
-    predicate_us, candidates = (
-        sum(epoch.get(name, 0) for epoch in epochs) for name in ("predicate_us", "candidates")
-    )
-    if not predicate_us or not candidates or len({epoch["join"] for epoch in epochs}) > 1:
-        return None
-    return float(CANDIDATE_S + predicate_us / 1e6 / candidates)
-
-
-def are_one_pipeline(epochs: Sequence[Mapping[str, Any]]) -> bool:
+def are_one_pipeline(joins: "Sequence[_JoinSums]") -> bool:
     """Whether the joins of a query are the steps of one pipeline: all results but the last are inputs."""
-    joins = {epoch["join"]: _list_parts(epoch) for epoch in epochs}
-    results = {frozenset(alias for behind in parts.values() for alias in behind) for parts in joins.values()}
-    inner = {frozenset(behind) for parts in joins.values() for behind in parts.values() if len(behind) > 1}
+    results = {frozenset(sums.joined) for sums in joins}
+    inner = {frozenset(behind) for sums in joins for behind in sums.parts.values() if len(behind) > 1}
     return len(results) == len(joins) and len(results - inner) == 1
 
 
-def _list_parts(epoch: Mapping[str, Any]) -> dict[str, list[str]]:
-    """List the streams of the user behind each input of a join, by the alias of the input."""
-    told = (epoch.get("plan") or {}).get("parts", {})
-    return {alias: told.get(alias, [alias]) for alias in epoch["streams"]}
-
-
-def _name(aliases: Iterable[str]) -> str:
-    """Name results by the aliases of their streams, as ``th.Statistics`` does."""
-    return ", ".join(aliases)
-
-
 @dataclass
-class _MeasuredTime:
-    span_s: float
-    delay_s: float | None = None
-    epoch_s: float = 0.0
+class _JoinSums:
+    """The counters of one join, summed over epochs."""
 
+    is_join: bool = False
+    """Whether it joins streams. Second units, lookups in tables and upserts do not."""
+    parts: dict[str, list[str]] = field(default_factory=dict)
+    """The streams of the user behind each input of the join, by the alias of the input."""
+    timely: Counter[str] = field(default_factory=Counter)
+    counted: list[int] = field(default_factory=lambda: [0, 0])
+    """Tuples of the first and of the second stream."""
+    stored: int = 0
+    candidates: int = 0
+    matched: int = 0
+    predicate_us: int = 0
+    units: dict[int, "_UnitTotals"] = field(default_factory=dict)
+    live: list[int] = field(default_factory=lambda: [0, 0, 0])
+    nbytes: list[int] = field(default_factory=lambda: [0, 0, 0])
+    """Stored tuples, and their bytes, summed over epochs: of units that store left tuples only, right tuples
+    only, and of all units."""
 
-def _measure_time(progress: Sequence[Mapping[str, Any]]) -> _MeasuredTime:
-    """Measure how event time moves. Without event times, use the wall clock."""
-    latest: float | None = None
-    earliest = float("inf")
-    steps, delays = [], []
-    for report in progress:
-        times = report.get("eventTime") or {}
-        watermark = _read_instant(times.get("watermark"))
-        # The epochs before an epoch determine its watermark. A watermark of 0 means that there is none yet.
-        if latest is not None and watermark:
-            delays.append(max(0.0, latest - watermark))
-        if times.get("max") is not None:
-            newest = _read_instant(times["max"])
-            earliest = min(earliest, _read_instant(times["min"]))
-            if latest is not None:
-                steps.append(max(0.0, newest - latest))
-            latest = newest if latest is None else max(latest, newest)
-    if latest is not None and latest > earliest:
-        return _MeasuredTime(
-            latest - earliest, median(delays) if delays else None, median(steps) if steps else 0.0
+    @property
+    def joined(self) -> list[str]:
+        """The streams of the user whose tuples are joined."""
+        return [alias for behind in self.parts.values() for alias in behind]
+
+    def add(self, epoch: Mapping[str, Any]) -> None:
+        """Add the counters of an epoch, as ``th.metrics`` describes them."""
+        self.is_join = self.is_join or (CONDITION in read_words(epoch) and not are_second_units(epoch))
+        told = (epoch.get("plan") or {}).get("parts", {})
+        for alias, stream in epoch.get("streams", {}).items():
+            self.parts[alias] = told.get(alias, [alias])
+            self.timely[alias] += stream.get("timely", 0)
+        self.counted = [n + epoch.get(name, 0) for n, name in zip(self.counted, COUNTED, strict=True)]
+        self.stored += epoch.get("stored", 0)
+        self.candidates += epoch.get("candidates", 0)
+        self.matched += epoch.get("matched", 0)
+        self.predicate_us += epoch.get("predicate_us", 0)
+        for report in epoch.get("units", ()):
+            self.units.setdefault(report["unit"], _UnitTotals()).add(report)
+        for unit in self.units.values():
+            for part in (*unit.list_sides_alone(), 2):
+                self.live[part] += unit.live
+                self.nbytes[part] += unit.nbytes
+
+    def measure_candidates(self) -> float | None:
+        """Measure the candidates of all hops per arriving tuple of a join hop by hop.
+
+        It is None if nodes store copies, because then they compare copies, and how many they are depends on
+        the number of nodes.
+        """
+        timely = self.timely.total()
+        return self.candidates / timely if timely and self.stored <= timely else None
+
+    def measure_candidate_s(self) -> float | None:
+        """Measure the seconds to compare one candidate, as units took them.
+
+        It is None if no predicate has run, so that the figure of the kernel holds.
+
+        >>> known = _JoinSums(candidates=2_000, predicate_us=100_000)
+        >>> round(known.measure_candidate_s(), 9), _JoinSums(candidates=2_000).measure_candidate_s()
+        (5.002e-05, None)
+        """
+        if not self.predicate_us or not self.candidates:
+            return None
+        return float(CANDIDATE_S + self.predicate_us / 1e6 / self.candidates)
+
+    def measure_bytes(self) -> tuple[float, float] | None:
+        """Return the MLV per stored tuple for each side, or the mean of both where units store both.
+
+        The values are averages over epochs, because the share of index overhead and of half-expired periods
+        varies from epoch to epoch.
+        """
+        if not self.live[2]:
+            return None
+        left, right = (
+            self.nbytes[part] / self.live[part]
+            for part in (side if self.live[side] else 2 for side in range(2))
         )
-    first, last = _read_instant(progress[0]["timestamp"]), _read_instant(progress[-1]["timestamp"])
-    return _MeasuredTime(max(last - first + progress[-1].get("batchDuration", 0) / 1000, 1e-3))
-
-
-def _read_instant(text: str | None) -> float:
-    """Return the seconds since 1970 of an ISO instant, or 0 if there is none.
-
-    >>> _read_instant("1970-01-01T00:00:01.500Z")
-    1.5
-    """
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0
+        return left, right
 
 
 @dataclass
@@ -251,29 +264,79 @@ class _UnitTotals:
     stored: int = 0
     counted: list[int] = field(default_factory=lambda: [0, 0])
 
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Add the counters of the unit in an epoch."""
+        self.live += report.get("stored", 0) - report.get("expired", 0)
+        self.nbytes = report.get("mlv_bytes", 0)
+        self.stored += report.get("stored", 0)
+        self.counted = [n + report.get(name, 0) for n, name in zip(self.counted, COUNTED, strict=True)]
 
-def _measure_bytes(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
-    """Return the MLV per stored tuple for each side, or the mean of both sides where units store both.
+    def list_sides_alone(self) -> list[int]:
+        """List the side that the unit stores alone: it stored as many tuples as it counted of this side."""
+        return [side for side in range(2) if self.counted[side] == self.stored > 0]
 
-    The values are averages over epochs, because the share of index overhead and of half-expired periods
-    varies from epoch to epoch.
+
+def _name(aliases: Iterable[str]) -> str:
+    """Name results by the aliases of their streams, as ``th.Statistics`` does."""
+    return ", ".join(aliases)
+
+
+@dataclass(frozen=True)
+class _MeasuredTime:
+    span_s: float
+    delay_s: float | None = None
+    epoch_s: float = 0.0
+
+
+@dataclass
+class _Clock:
+    """How event time moves, from one progress report after the other."""
+
+    last: str = ""
+    """The beginning of the last report, as an ISO instant."""
+    is_whole: bool = False
+    """Whether the first report is that of the first epoch of the query."""
+    latest: float | None = None
+    earliest: float = float("inf")
+    steps: "array[float]" = field(default_factory=lambda: array("d"))
+    delays: "array[float]" = field(default_factory=lambda: array("d"))
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Add a report."""
+        began_s = _read_instant(report["timestamp"])
+        if not self.last:
+            self.began_s, self.is_whole = began_s, report["batchId"] == 0
+        self.last = report["timestamp"]
+        self.ended_s = began_s + report.get("batchDuration", 0) / 1000
+        times = report.get("eventTime") or {}
+        watermark = _read_instant(times.get("watermark"))
+        # The epochs before an epoch determine its watermark. A watermark of 0 means that there is none yet.
+        if self.latest is not None and watermark:
+            self.delays.append(max(0.0, self.latest - watermark))
+        if times.get("max") is not None:
+            newest = _read_instant(times["max"])
+            self.earliest = min(self.earliest, _read_instant(times["min"]))
+            if self.latest is not None:
+                self.steps.append(max(0.0, newest - self.latest))
+            self.latest = newest if self.latest is None else max(self.latest, newest)
+
+    def measure(self) -> _MeasuredTime:
+        """Measure the time. Without event times, it is that of the wall clock."""
+        if self.latest is not None and self.latest > self.earliest:
+            return _MeasuredTime(
+                self.latest - self.earliest,
+                median(self.delays) if self.delays else None,
+                median(self.steps) if self.steps else 0.0,
+            )
+        return _MeasuredTime(max(self.ended_s - self.began_s, 1e-3))
+
+
+def _read_instant(text: str | None) -> float:
+    """Return the seconds since 1970 of an ISO instant, or 0 if there is none.
+
+    >>> _read_instant("1970-01-01T00:00:01.500Z")
+    1.5
     """
-    units: dict[int, _UnitTotals] = {}
-    live, nbytes = [0, 0, 0], [0, 0, 0]
-    for epoch in epochs:
-        for report in epoch["units"]:
-            unit = units.setdefault(report["unit"], _UnitTotals())
-            unit.live += report["stored"] - report["expired"]
-            unit.nbytes = report["mlv_bytes"]
-            unit.stored += report["stored"]
-            unit.counted = [n + report.get(name, 0) for n, name in zip(unit.counted, COUNTED, strict=True)]
-        for unit in units.values():
-            # If a unit stored as many tuples as it counted of one side, it stores only that side.
-            alone = [side for side in range(2) if unit.counted[side] == unit.stored > 0]
-            for part in (*alone, 2):
-                live[part] += unit.live
-                nbytes[part] += unit.nbytes
-    if not live[2]:
-        return None
-    left, right = (nbytes[part] / live[part] for part in (side if live[side] else 2 for side in range(2)))
-    return left, right
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0

@@ -7,8 +7,8 @@ last epochs of each join in memory.
 
 import json
 import socket
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
@@ -31,6 +31,8 @@ DAMAGES = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, 
 """The errors of lines that are damaged, or written by something else."""
 KEPT_EPOCHS = 300
 """The number of epochs of each join that stay in memory."""
+STREAM_COUNTERS = ("timely", "late", "shed")
+"""The counters of a stream that are summed."""
 LARGEST_READ = 16 << 20
 """The service reads only so many bytes at the end of a longer file."""
 
@@ -53,8 +55,23 @@ class EpochSummary(BaseModel):
     """The share of the epoch in which the units joined, stored and expired tuples, on average."""
 
 
+class JoinTotals(BaseModel):
+    """Sums over all epochs of a join since one of them, which is 0 if they are all epochs of the query.
+
+    It is later if the file of metrics has no earlier lines, or if the service reads only its end.
+    """
+
+    since: int
+    began: str | None
+    epochs: int = 0
+    tuples: int = 0
+    late: int = 0
+    shed: int = 0
+    matched: int = 0
+
+
 class StreamSummary(BaseModel):
-    """The tuples that a stream brought in the epochs that are shown, and where it stands."""
+    """The tuples that a stream brought in the epochs of the totals, and where it stands."""
 
     model_config = ConfigDict(validate_assignment=True)
 
@@ -101,7 +118,9 @@ class RunningJoin(BaseModel):
     generations: list[DrawnGeneration]
     shed_factor: float
     last: dict[str, Any]
+    totals: JoinTotals
     epochs: list[EpochSummary]
+    """The last epochs, as many as were asked for."""
     streams: dict[str, StreamSummary]
     units: list[dict[str, Any]]
     """The counters of each unit in the last epoch that brought tuples."""
@@ -126,6 +145,43 @@ class RunningQuery(BaseModel):
 
 
 @dataclass
+class Sums:
+    """The sums of the epochs of a join."""
+
+    since: int
+    """The first epoch that is counted."""
+    began: str | None
+    counts: Counter[str]
+    streams: dict[str, Counter[str]]
+    """The counters of each stream by its alias."""
+
+    @classmethod
+    def of(cls, entry: Entry) -> "Sums":
+        """Return the counters of one epoch."""
+        counts = Counter(epochs=1, tuples=count_tuples(entry))
+        counts.update({name: int(entry[name]) for name in ("late", "shed", "matched")})
+        streams = {
+            str(alias): Counter({name: int(brought.get(name, 0)) for name in STREAM_COUNTERS})
+            for alias, brought in entry["streams"].items()
+        }
+        return cls(int(entry["epoch"]), _read_text(entry["began"]), counts, streams)
+
+    def change(self, other: "Sums", sign: Literal[1, -1]) -> None:
+        """Add the sums of an epoch, or take them back."""
+        for mine, theirs in ((self.counts, other.counts), *self._pair_streams(other)):
+            (mine.update if sign > 0 else mine.subtract)(theirs)
+
+    def _pair_streams(self, other: "Sums") -> Iterator[tuple[Counter[str], Counter[str]]]:
+        for alias, counts in other.streams.items():
+            yield self.streams.setdefault(alias, Counter()), counts
+
+    def copy(self) -> "Sums":
+        """Return a copy that later epochs do not change."""
+        streams = {alias: counts.copy() for alias, counts in self.streams.items()}
+        return replace(self, counts=self.counts.copy(), streams=streams)
+
+
+@dataclass
 class QueryLines:
     """The lines of a file about one query."""
 
@@ -139,6 +195,8 @@ class QueryLines:
     restarts: int = 0
     joins: dict[str, deque[Entry]] = field(default_factory=dict)
     """The last epochs of each join, in order."""
+    sums: dict[str, Sums] = field(default_factory=dict)
+    """The sums of all epochs of each join."""
 
     def add(self, entry: Entry) -> None:
         """Add one line."""
@@ -150,15 +208,24 @@ class QueryLines:
         if self.since is None or self.run != run:
             self.restarts += self.run is not None
             self.run, self.since = run, entry["began"]
-        epochs = self.joins.setdefault(str(entry["join"]), deque(maxlen=KEPT_EPOCHS))
+        join, own = str(entry["join"]), Sums.of(entry)
+        epochs, sums = self.joins.setdefault(join, deque(maxlen=KEPT_EPOCHS)), self.sums.get(join)
         # A query that was stopped while an epoch ran reports this epoch again.
         while epochs and epochs[-1]["epoch"] >= entry["epoch"]:
-            epochs.pop()
+            again = epochs.pop()
+            if sums is not None:
+                sums.change(Sums.of(again), -1)
+        if sums is None or not epochs:
+            # Without an epoch before this one, the query has begun anew, in another checkpoint.
+            self.sums[join] = own
+        else:
+            sums.change(own, 1)
         epochs.append(entry)
 
     def copy(self) -> "QueryLines":
         """Return a copy that later lines do not change."""
-        return replace(self, joins={join: epochs.copy() for join, epochs in self.joins.items()})
+        joins = {join: epochs.copy() for join, epochs in self.joins.items()}
+        return replace(self, joins=joins, sums={join: sums.copy() for join, sums in self.sums.items()})
 
     def find_state(self, is_file_written: bool) -> State:
         """Find out whether the query runs, has ended, has failed or is lost.
@@ -228,7 +295,10 @@ def _refuse_constant(name: str) -> None:
 
 def describe_query(name: str, state: State, lines: QueryLines, n_epochs: int) -> RunningQuery:
     """Describe a query with the last ``n_epochs`` epochs of each of its joins."""
-    joins = [_describe_whole(name, join, list(epochs), n_epochs) for join, epochs in lines.joins.items()]
+    joins = [
+        _describe_whole(name, join, list(epochs), lines.sums[join], n_epochs)
+        for join, epochs in lines.joins.items()
+    ]
     return RunningQuery(
         name=name,
         host=lines.host,
@@ -245,22 +315,24 @@ def _read_text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _describe_whole(query: str, join: str, entries: list[Entry], n_epochs: int) -> RunningJoin | None:
+def _describe_whole(
+    query: str, join: str, entries: list[Entry], sums: Sums, n_epochs: int
+) -> RunningJoin | None:
     """Describe one join of a query by those of its epochs whose lines are whole; None if none is."""
     with suppress(*DAMAGES):
-        return _describe_join(query, join, entries, n_epochs)
+        return _describe_join(query, join, entries, sums, n_epochs)
     whole: list[Entry] = []
     for entry in entries:
         with suppress(*DAMAGES):
-            _describe_join(query, join, [entry], 1)
-            _describe_join(query, join, [*whole[-1:], entry], 1)
+            _describe_join(query, join, [entry], sums, 1)
+            _describe_join(query, join, [*whole[-1:], entry], sums, 1)
             whole.append(entry)
     with suppress(*DAMAGES):
-        return _describe_join(query, join, whole, n_epochs)
+        return _describe_join(query, join, whole, sums, n_epochs)
     return None
 
 
-def _describe_join(query: str, join: str, entries: Sequence[Entry], n_epochs: int) -> RunningJoin:
+def _describe_join(query: str, join: str, entries: Sequence[Entry], sums: Sums, n_epochs: int) -> RunningJoin:
     last = entries[-1]
     control = last.get("control") or {}
     shown = entries[max(0, len(entries) - n_epochs) :]
@@ -270,8 +342,9 @@ def _describe_join(query: str, join: str, entries: Sequence[Entry], n_epochs: in
         generations=list(_draw_generations(last)),
         shed_factor=control.get("shed_factor", 0.0),
         last=last,
+        totals=JoinTotals(since=sums.since, began=sums.began, **sums.counts),
         epochs=[summarize_epoch(entry) for entry in shown],
-        streams=summarize_streams(shown),
+        streams=summarize_streams(entries, sums.streams),
         units=next(filter(_has_tuples, reversed(entries)), last)["units"],
         changes=list(find_changes(entries)),
         findings=list_findings(query, entries),
@@ -303,14 +376,14 @@ def _has_tuples(entry: Entry) -> bool:
     return count_tuples(entry) > 0
 
 
-def summarize_streams(entries: Iterable[Entry]) -> dict[str, StreamSummary]:
-    """Sum the tuples of each stream over epochs. An epoch without tuples changes nothing."""
+def summarize_streams(
+    entries: Iterable[Entry], counted: Mapping[str, Mapping[str, int]]
+) -> dict[str, StreamSummary]:
+    """Say where each stream stands after epochs, with its counters. Epochs without tuples change nothing."""
     found: dict[str, StreamSummary] = {}
     for entry in entries:
         for alias, brought in entry["streams"].items():
-            mine = found.setdefault(alias, StreamSummary())
-            for counter in ("timely", "late", "shed"):
-                setattr(mine, counter, getattr(mine, counter) + brought.get(counter, 0))
+            mine = found.setdefault(alias, StreamSummary(**counted.get(alias, {})))
             newest_us = brought["newest_us"]
             if newest_us is not None:
                 mine.newest_us = newest_us if mine.newest_us is None else max(mine.newest_us, newest_us)

@@ -188,7 +188,7 @@ def read_statistics(condition: Condition, steps: list[Step], predicate_s: float)
     entry = {"join": "j", "left": n, "right": n, "streams": streams, **work}
     entry["predicate_us"] = round(1e6 * predicate_s)
     begun, ended = "2026-01-05T00:00:00Z", f"2026-01-05T00:00:{MEASURED:02}Z"
-    progress = [{"batchId": 0, "eventTime": {"min": begun, "max": ended}}]
+    progress = [{"batchId": 0, "timestamp": begun, "eventTime": {"min": begun, "max": ended}}]
     return measure_statistics([entry], progress)
 
 

@@ -1,6 +1,8 @@
 """The order of joins in a pipeline."""
 
 import itertools
+import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,12 +14,7 @@ from thetastream.joins.compose.tree import (
     estimate_results,
     solve_ties,
 )
-from thetastream.joins.measured_statistics import (
-    are_one_pipeline,
-    measure_rates,
-    measure_statistics,
-    select_joins,
-)
+from thetastream.joins.measured_statistics import Meter, are_one_pipeline, measure_statistics, read_meter
 from thetastream.lowering.query import Query, Stream
 from thetastream.lowering.selectivity import choose_join_order, estimate_sizes
 from thetastream.lowering.statistics import Statistics
@@ -59,6 +56,7 @@ def test_sizes_follow_rates_windows_and_counts():
 PROGRESS = [
     {
         "batchId": number,
+        "timestamp": f"2026-01-05T00:00:0{number}Z",
         "eventTime": {"min": f"2024-01-01T00:00:0{number}Z", "max": f"2024-01-01T00:00:0{number + 4}Z"},
     }
     for number in range(2)
@@ -81,8 +79,13 @@ def test_the_rates_of_a_join_hop_by_hop_are_measured():
     # Nodes that store copies compare them too.
     assert measure_statistics([{**epoch, "stored": 26}], PROGRESS).candidates_per_tuple is None
     # Predicates of several joins differ.
-    two = measure_rates([{**epoch, "matched": 0}, {**epoch, "matched": 0, "join": "k"}], PROGRESS)
+    two = measure_rates([epoch, {**epoch, "join": "k"}])
     assert two.candidates_per_tuple is two.seconds_per_candidate is None
+
+
+def measure_rates(epochs):
+    meter = read_meter(epochs, PROGRESS)
+    return meter.measure_rates(list(meter.joins.values()))
 
 
 def make_epoch(join, matched=0, **timely):
@@ -104,7 +107,7 @@ def make_epoch(join, matched=0, **timely):
 )
 def test_the_joins_of_a_pipeline_are_told_by_the_streams_behind_their_inputs(joins, is_one):
     epochs = [make_epoch(n, **dict.fromkeys(aliases, 1)) for n, aliases in enumerate(joins)]
-    assert are_one_pipeline(epochs) is is_one
+    assert are_one_pipeline(list(read_meter(epochs, ()).joins.values())) is is_one
 
 
 def chain(*shares):
@@ -163,7 +166,7 @@ def test_selectivities_follow_from_rates_of_results():
 
 def test_the_rates_of_the_results_of_a_pipeline_are_measured():
     epochs = [make_epoch(0, 7, a=20, b=5), make_epoch(1, 9, c=10, d=5), make_epoch(2, 3, a_b=6, c_d=8)] * 2
-    found = measure_rates(epochs, PROGRESS)
+    found = measure_rates(epochs)
     assert found.tuples_per_second == {"a": 8, "b": 2, "c": 4, "d": 2}
     assert found.results_per_second == {"a, b": 2.4, "a, b, c, d": 1.2, "c, d": 3.2}
     assert found.results_of("abcd") == {frozenset("ab"): 2.4, frozenset("cd"): 3.2, frozenset("abcd"): 1.2}
@@ -183,6 +186,24 @@ def test_statistics_are_those_of_the_join():
     """A left join with a residual, and a join beside a lookup or upserts, counted as several joins."""
     words = [{"the condition": "a.x = b.x"}, {"the condition": "a.x = b.x", "the units": "second"}, {}]
     join, second, lookup = entries = [{"join": str(n), "plan": {"words": one}} for n, one in enumerate(words)]
-    assert select_joins(entries) == [join]
-    assert select_joins([lookup]) == [lookup]
-    assert select_joins([{"join": "old", "plan": None}, second]) == [{"join": "old", "plan": None}, second]
+    assert list(read_meter(entries, ()).joins) == [join["join"]]
+    assert list(read_meter([lookup], ()).joins) == [lookup["join"]]
+    old = {"join": "old", "plan": None}
+    assert list(read_meter([old, second], ()).joins) == ["old", second["join"]]
+
+
+def test_a_meter_adds_each_epoch_once():
+    """Spark keeps the last 20 reports of a job. `--statistics` measured those only."""
+    reports = [
+        {"batchId": n, "timestamp": f"2026-01-05T00:00:{n:02}Z", "batchDuration": 1000, "observedMetrics": {}}
+        for n in range(30)
+    ]
+    for report in reports:
+        unit = {"unit": 0, "left": 3, "right": 1, **dict.fromkeys(("matched", "candidates"), 0)}
+        report["observedMetrics"] = {"thetastream_ab_1": {"units": [json.dumps(unit)], "plan": []}}
+        report["runId"] = "r"
+    meter = Meter()
+    for seen in range(1, 31):
+        meter.look(SimpleNamespace(recentProgress=reports[max(0, seen - 20) : seen]))
+    assert meter.measure().tuples_per_second == (3, 1)
+    assert list(meter.joins["ab"].counted) == [90, 30]

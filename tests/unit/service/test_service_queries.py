@@ -162,6 +162,36 @@ def test_a_long_file_is_read_from_its_end(path: Path, monkeypatch: pytest.Monkey
     assert 2 <= len(found) <= 5
 
 
+def test_totals_count_every_epoch_once(path: Path) -> None:
+    """They were sums of the epochs that are shown, so they stood still while a query ran."""
+    writer, reader = MetricLines(path), MetricsFile(path)
+
+    def read() -> running.RunningJoin:
+        (join,) = describe_query("q", *reader.read()["q"], n_epochs=2).joins
+        return join
+
+    for epoch in range(running.KEPT_EPOCHS + 10):
+        writer.write("q", make_entry(epoch))
+    n = running.KEPT_EPOCHS + 10
+    # The program was stopped while the last epoch ran, and the next run repeats it with another result.
+    writer.write("q", make_entry(n - 1, matched=9))
+    join = read()
+    assert len(join.epochs) == 2
+    totals = {"epochs": n, "tuples": 52 * n, "late": 2 * n, "shed": 0, "matched": 7 * n + 2}
+    assert join.totals.model_dump() == {"since": 0, "began": "2026-01-05T09:30:00.000Z", **totals}
+    assert (join.streams["a"].timely, join.streams["b"].timely) == (30 * n, 20 * n)
+    # Another checkpoint begins with epoch 0.
+    writer.write("q", make_entry(0))
+    assert read().totals.epochs == 1
+    writer.close()
+    other = MetricLines(path.with_suffix(".later"))
+    other.write("q", make_entry(5012))
+    other.write("q", make_entry(5013))
+    reader = MetricsFile(path.with_suffix(".later"))
+    assert (read().totals.since, read().totals.epochs) == (5012, 2)
+    other.close()
+
+
 def make_control(*requests: Request) -> dict[str, Any]:
     plan = ControlPlan.begin(Biclique((1, 1)))
     for request in requests:

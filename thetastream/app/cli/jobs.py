@@ -22,8 +22,7 @@ from thetastream.app.job.run import Totals, describe_epoch, explain_job, stage_t
 from thetastream.app.job.run import run as run_job
 from thetastream.app.job.statistics_table import select_known, write_table
 from thetastream.core.errors import ThetastreamError
-from thetastream.joins.measured_statistics import statistics
-from thetastream.lowering.statistics import Statistics
+from thetastream.joins.measured_statistics import Meter
 from thetastream.runtime.observe.open_telemetry import OTLP
 from thetastream.spark.observe.export import export_metrics
 
@@ -125,7 +124,7 @@ def add_commands(add: AddCommand) -> None:
     parser.add_argument(
         "--statistics",
         action="store_true",
-        help="print the table [statistics] of the job with what the last epochs measured, when it ends",
+        help="print the table [statistics] of the job with what all epochs of the run measured, when it ends",
     )
 
     parser = add(
@@ -206,16 +205,10 @@ def run(arguments: argparse.Namespace) -> int:
     def tell(what: str) -> None:
         print(f"thetastream: {what}", file=sys.stderr, flush=True)
 
-    measured: list[Statistics] = []
-    problems: list[ThetastreamError] = []
+    meters: dict[str, Meter] = {}
 
     def measure(query: StreamingQuery) -> None:
-        if not arguments.statistics:
-            return
-        try:
-            measured.append(statistics(query))
-        except ThetastreamError as problem:
-            problems.append(problem)
+        meters.setdefault(str(query.runId), Meter()).look(query)
 
     job = read_job(arguments.job)
     with lock(job.checkpoint) as log, open_session(job.spark, log) as spark:
@@ -234,14 +227,17 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.finish,
             wait_s=arguments.stop_within,
             tell=tell,
-            measure=measure,
+            measure=measure if arguments.statistics else None,
         )
     print(json.dumps({"total": totals.as_dict()}) if arguments.json else totals.describe())
     # A job that finishes has two queries, and the second one brings no tuples.
-    for found in measured[:1]:
-        print(json.dumps({"statistics": select_known(found)}) if arguments.json else write_table(found))
-    if not measured and problems:
-        tell(f"there are no statistics: {problems[0]}")
+    for meter in [*meters.values()][:1]:
+        try:
+            found = meter.measure()
+        except ThetastreamError as problem:
+            tell(f"there are no statistics: {problem}")
+        else:
+            print(json.dumps({"statistics": select_known(found)}) if arguments.json else write_table(found))
     return 0
 
 

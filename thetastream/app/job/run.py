@@ -227,7 +227,7 @@ def run(
     *,
     wait_s: float | None = None,
     tell: Callable[[str], None] = lambda _: None,
-    measure: Callable[[StreamingQuery], None] = lambda _: None,
+    measure: Callable[[StreamingQuery], None] | None = None,
 ) -> None:
     """Run a job until it is stopped, has caught up, has finished, or its time is over.
 
@@ -235,7 +235,7 @@ def run(
     it takes. A second signal stops it at once. When the job is started again, it continues after the
     last epoch that is committed in its checkpoint. With ``finish``, or if the job asks for it, one more epoch
     decides every row when the job has caught up. ``tell`` gets what the user should know while it stops, and
-    ``measure`` gets each query that has ended without an error.
+    ``measure`` gets a query after its epochs, before Spark forgets what it has reported about them.
 
     Raises
     ------
@@ -271,12 +271,13 @@ def run(
             dead_letters = DeadLetters()
             try:
                 dead_letters.start(spark, job, until_caught_up)
-                has_ended = _watch(query, dead_letters, report, stop, tell)
+                has_ended = _watch(query, dead_letters, report, stop, tell, measure)
                 dead_letters.finish(until_caught_up)
                 last = dead_letters.count_new()
                 if any(last.values()):
                     say(last)
-                measure(query)
+                if measure is not None:
+                    measure(query)
             finally:
                 query.stop()
                 dead_letters.stop()
@@ -332,6 +333,7 @@ def _watch(
     say: EpochListener,
     stop: StopRequests,
     tell: Callable[[str], None],
+    measure: Callable[[StreamingQuery], None] | None = None,
 ) -> bool:
     """Report epochs until the query ends. If it has to stop, stop it after an epoch, or at once.
 
@@ -349,6 +351,8 @@ def _watch(
             for epoch in read_epochs(query, seen):
                 seen = epoch["epoch"]
                 say(epoch | dead_letters.count_new())
+            if measure is not None:
+                measure(query)
         if not is_active:
             query.awaitTermination()  # This raises the exception of a failed query.
             return True

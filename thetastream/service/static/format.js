@@ -11,6 +11,11 @@ export function formatEpochs(n) {
   return n === 1 ? "1 epoch" : `${formatCount(n)} epochs`;
 }
 
+// The file of metrics may begin after the query, for example because somebody has moved an older one away.
+export function formatSince(totals) {
+  return totals.since === 0 ? "since the start" : `since epoch ${formatCount(totals.since)}`;
+}
+
 export function formatBytes(n) {
   for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
     if (n >= size) return `${(n / size).toFixed(1)} ${unit}`;

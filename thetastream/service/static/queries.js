@@ -4,7 +4,7 @@ import { listChanges } from "/page/changes.js";
 import { drawGenerations } from "/page/drawing.js";
 import { html, makePanel } from "/page/elements.js";
 import {
-  formatBacklog, formatBytes, formatCount, formatEpochs, formatLag, formatMinute, formatSeconds, formatShare, formatTime,
+  formatBacklog, formatBytes, formatCount, formatLag, formatMinute, formatSeconds, formatShare, formatSince, formatTime,
   formatWatermark, isReplayed,
 } from "/page/format.js";
 import { replaceAndKeepFocus } from "/page/keep_focus.js";
@@ -73,7 +73,7 @@ function showJoin(join, query) {
       makePanel("Time of an epoch by phase", drawPhases(join.epochs)),
       makePanel("Load and state of each unit", drawUnits(join.units, names)),
       makePanel("Plan: the units of the model", drawGenerations(join.generations, join.last, names), showCommand(join.last)),
-      makePanel(`Streams, in ${formatEpochs(join.epochs.length)}`, showStreams(join.streams)),
+      makePanel(`Streams, ${formatSince(join.totals)}`, showStreams(join.streams)),
       makePanel("Changes while the query runs", listChanges(join))));
 }
 
@@ -94,12 +94,12 @@ function findPercentile(values, share) {
 function showFigures(join, last, matches, state) {
   // Spark closes a run with an epoch without tuples, whose figures say nothing.
   const busy = join.epochs.findLast((epoch) => epoch.tuples > 0) ?? last;
-  const counted = formatEpochs(join.epochs.length);
+  const counted = formatSince(join.totals);
   const seconds = join.epochs.filter((epoch) => epoch.tuples > 0 || epoch === busy).map((epoch) => epoch.seconds);
   const percentiles = [0.5, 0.95, 0.99].map((share) => formatSeconds(findPercentile(seconds, share))).join(", ");
   const endedS = last.began === null ? null : Date.parse(last.began) / 1000 + last.seconds;
   const age = endedS === null ? "none" : `${formatSeconds(Math.max(Date.now() / 1000 - endedS, 0))} ago`;
-  const total = (key) => formatCount(sum(join.epochs, key));
+  const total = (key) => formatCount(join.totals[key]);
   const found = {
     "Epoch": formatCount(last.epoch), "Last checkpoint": state === "running" ? age : formatTime(last.began),
     "Tuples/s": formatCount(computeRate(busy)), [`${matches}/s`]: formatCount(computeOutput(busy)),
@@ -107,13 +107,9 @@ function showFigures(join, last, matches, state) {
     "Lag": formatLag(busy.lag_s), "Backlog": formatBacklog(join.last.backlog),
     "Watermark": formatWatermark(join.last.watermark), [matches]: formatCount(busy.matched),
     "Stored tuples": formatCount(last.held), "State": formatBytes(last.state_bytes),
-    [`Tuples in ${counted}`]: total("tuples"), [`${matches} in ${counted}`]: total("matched"),
-    [`Late in ${counted}`]: total("late"), [`Shed in ${counted}`]: total("shed"),
+    [`Tuples ${counted}`]: total("tuples"), [`${matches} ${counted}`]: total("matched"),
+    [`Late ${counted}`]: total("late"), [`Shed ${counted}`]: total("shed"),
   };
   return html("dl", { class: "tiles" }, ...Object.entries(found).map(([name, text]) =>
     html("div", {}, html("dt", {}, name), html("dd", { "data-figure": name }, text))));
-}
-
-function sum(epochs, key) {
-  return epochs.reduce((total, epoch) => total + epoch[key], 0);
 }

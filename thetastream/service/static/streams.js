@@ -1,4 +1,4 @@
-// Shows the tuples of each stream in the epochs that the page shows, its lag and its watermark.
+// Shows the tuples that each stream has brought, its lag and its watermark.
 
 import { html } from "/page/elements.js";
 import { formatCount, formatInstant, formatLag } from "/page/format.js";
