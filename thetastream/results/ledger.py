@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from thetastream.results.snapshots import Snapshot, Snapshots
+from thetastream.results.snapshots import EACH_EPOCH, Snapshot, Snapshots
 
-EVERY, SIZE, PUNCTUATION = "every", "size", "punctuation"
-"""The reason of a snapshot: the rule that made it."""
+EVERY, SIZE, PUNCTUATION, EPOCH = "every", "size", "punctuation", "epoch"
+"""The reason of a snapshot: the rule that made it. Without a rule, it is the epoch that had results."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,8 @@ def collect(
             return _begin_next(now), (reached, EVERY)
     # 4. Enough rows are collected. If no row has a time yet, the snapshot is named by the clock.
     if rule.size is not None and now.rows >= rule.size:
-        return _begin_next(now), (totals.clock_us if now.now_us is None else now.now_us, SIZE)
+        reason = EPOCH if rule == EACH_EPOCH else SIZE
+        return _begin_next(now), (totals.clock_us if now.now_us is None else now.now_us, reason)
     return now, None
 
 

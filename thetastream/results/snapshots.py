@@ -133,7 +133,7 @@ class Snapshot:
     rows : int
         The number of its rows.
     reason : str
-        The rule that made it: ``"every"``, ``"size"`` or ``"punctuation"``.
+        The rule that made it: ``"every"``, ``"size"`` or ``"punctuation"``; ``"epoch"`` if there was no rule.
     query : str
         The identifier of the query that found the rows.
     """

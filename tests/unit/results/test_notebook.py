@@ -23,7 +23,7 @@ def test_a_store_shows_what_it_has_and_its_last_snapshots(tmp_path: Path) -> Non
     assert snapshots == list(snapshots)
     table = ElementTree.fromstring(f"<div>{snapshots._repr_html_()}</div>")  # type: ignore[attr-defined]
     assert ["".join(cell.itertext()) for cell in table.find(".//tbody/tr") or ()] == [
-        *("1", "2026-01-05 09:00:00", "1", "size")
+        *("1", "2026-01-05 09:00:00", "1", "epoch")
     ]
 
 

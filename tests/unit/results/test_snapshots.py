@@ -73,7 +73,7 @@ def cut_plainly(epochs: Sequence[EpochTotals], rule: Snapshots) -> list[tuple[in
                 else:
                     cut = multiple, "every"
             elif rule.size is not None and rows >= rule.size:
-                cut = now, "size"
+                cut = now, "epoch" if rule == EACH_EPOCH else "size"
             if multiple is not None:
                 due = multiple + rule.every_us
         if cut is not None:
@@ -138,6 +138,15 @@ def test_a_small_snapshot_waits_and_a_large_one_does_not() -> None:
         (3, (0, 3), 40, "every"),  # small at minutes 1 and 2, made at minute 3
         (3.5, (4, 4), 120, "size"),
         (4, (5, 5), 60, "every"),
+    ]
+
+
+def test_a_snapshot_without_a_rule_was_made_by_its_epoch() -> None:
+    """Its reason was `size`, though nobody had given one."""
+    epochs = [EpochTotals(n, rows, n, n) for n, rows in enumerate((3, 0, 2))]
+    assert [(one.epochs, one.rows, one.reason) for one in run(epochs, EACH_EPOCH)[1]] == [
+        ((0, 0), 3, "epoch"),
+        ((1, 2), 2, "epoch"),
     ]
 
 
