@@ -5,6 +5,7 @@ find the mistake, it reports the comment, because nothing is there to ignore.
 """
 
 from datetime import timedelta
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,6 +22,7 @@ def write_right_calls(a: DataFrame, spark: SparkSession) -> None:
     th.join(streams, on="true", within={"a": "1m", "b": th.Rows(3)}, how=th.Nearest(1, by="a.x - b.x"))
     th.Nearest(2, "f(a.v, b.v)", direction="similarity")
     th.join(streams, on="true", shed=th.Shed(threshold="1 GB", capacity="2 GB", load="state", what="probes"))
+    th.ParquetStore(Path("out")), th.DeltaStore(Path("out")), th.DeltaStore("out")
     store = th.ParquetStore("out")
     pairs = th.join(streams, on="true")
     th.write(pairs, store, checkpoint="c", snapshots=th.Snapshots(every="1 minute"), key=["x"], trigger="5s")

@@ -55,11 +55,14 @@ def refuse_non_text(value: object, name: str, example: str) -> None:
         raise QueryError("BAD_VALUE", f"{name} must be a text, as in {example}, not {describe_given(value)}")
 
 
-def refuse_non_number(value: object, name: str, least: float = 0) -> None:
-    """Raise BAD_VALUE unless a value is a number of at least ``least``.
+def refuse_non_number(
+    value: object, name: str, least: float = 0, *, condition: str = "BAD_VALUE", is_above: bool = False
+) -> None:
+    """Raise ``condition`` unless a value is a number of at least ``least``, or above it with ``is_above``.
 
     >>> refuse_non_number(3.5, "grace_s")
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-        what = f"{name} must be a number of at least {least:g}"
-        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (value > least if is_above else value >= least):  # type: ignore[operator]
+        what = f"{name} must be a number {'above' if is_above else 'of at least'} {least:g}"
+        raise QueryError(condition, f"{what}, not {describe_given(value)}")

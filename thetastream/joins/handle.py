@@ -7,7 +7,7 @@ is, and which plan holds.
 from pathlib import Path
 from typing import Any
 
-from thetastream.core.arguments import refuse_non_text
+from thetastream.core.arguments import refuse_non_number, refuse_non_text
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import hide_secrets
 from thetastream.core.html import render_facts, render_rows
@@ -105,8 +105,7 @@ class ControlHandle:
         >>> import thetastream as th
         >>> th.control(query).balance()  # doctest: +SKIP
         """
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 1:
-            raise QueryError("BAD_REQUEST", f"factor must be a number of at least 1, not {factor!r:.200}")
+        refuse_non_number(factor, "factor", 1, condition="BAD_REQUEST")
         if isinstance(self._target, str | Path):
             what = "balance needs the running query, because a checkpoint does not have its counters"
             raise QueryError("BAD_REQUEST", f"{what}; call th.control(query).balance() in its process")

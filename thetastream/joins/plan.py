@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame
 
+from thetastream.core.arguments import refuse_non_number
 from thetastream.core.errors import QueryError
 from thetastream.families.pairs.plan import TwoStreamPlan
 from thetastream.joins.ask.shown import ALL, Shown, narrow
@@ -127,8 +128,7 @@ class Plan:
         >>> query = plan.dataframe().writeStream.start()  # doctest: +SKIP
         >>> plan.rechoose(query)  # doctest: +SKIP
         """
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 1:
-            raise QueryError("BAD_REQUEST", f"factor must be a number of at least 1, not {factor!r}")
+        refuse_non_number(factor, "factor", 1, condition="BAD_REQUEST")
         planned = self.join.planned if isinstance(self.join, UnitsJoin) else None
         if not isinstance(planned, TwoStreamPlan) or planned.sends_messages:
             what = "only a join of two streams whose units send no messages may have another model"

@@ -7,12 +7,13 @@ two, the next entry or the next start of a query writes the missing commit.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -173,6 +174,10 @@ class DeltaStore(ParquetStore):
     >>> store = th.DeltaStore("out/pairs")
     >>> query = th.write(pairs, store, checkpoint="out/checkpoint")  # doctest: +SKIP
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, path: str | os.PathLike[str]) -> None: ...
 
     kind: ClassVar[str] = "delta"
     for_users: ClassVar[tuple[str, ...]] = (*ParquetStore.for_users, "open_table")

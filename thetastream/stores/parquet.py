@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -125,6 +125,10 @@ class ParquetStore(Store):
     """
 
     path: str
+
+    if TYPE_CHECKING:
+        # The field is a text, but a path of ``pathlib`` is accepted too.
+        def __init__(self, path: str | os.PathLike[str]) -> None: ...
 
     kind: ClassVar[str] = "parquet"
     for_users: ClassVar[tuple[str, ...]] = (*Store.for_users, "files")

@@ -28,7 +28,12 @@ from thetastream.core.spans import parse_duration
 from thetastream.families.options import JoinOptions, StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
-from thetastream.runtime.control.policies import Policy, TwoPhaseScaling, find_policy
+from thetastream.runtime.control.policies import (
+    Policy,
+    TwoPhaseScaling,
+    find_model_obstacle,
+    find_policy,
+)
 from thetastream.spark.session.zones import TIME_ZONE, refuse_unknown_zone
 from thetastream.spark.tables.table import Table
 from thetastream.statements.insert import FILE_SINKS, MODES, split_place
@@ -251,8 +256,9 @@ def parse_policy(
     """
     if not table:
         return None
+    name = str(table.get("name", TwoPhaseScaling.name))
     try:
-        kind = find_policy(str(table.get("name", TwoPhaseScaling.name)))
+        kind = find_policy(name)
     except ThetastreamError as problem:
         problems.append(problem)
         return None
@@ -261,10 +267,9 @@ def parse_policy(
     if policy is not None and options.get("max_units") is None:
         what = "[policy] changes the units of the join, so [options] must have max_units"
         problems.append(QueryError("POLICY", what))
-    needed = getattr(kind, "needs", None)
-    if model is not None and needed is not None and needed not in model.sizes:
-        what = f"the policy {table.get('name')} changes {needed}, which {model!r} cannot do"
-        problems.append(QueryError("POLICY", f"{what}; leave [policy] out, or name the model biclique"))
+    obstacle = None if model is None else find_model_obstacle(name, model)
+    if obstacle is not None:
+        problems.append(QueryError("POLICY", f"{obstacle}; leave [policy] out, or name the model biclique"))
     return policy
 
 

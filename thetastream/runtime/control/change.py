@@ -19,7 +19,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.models.base import AUTO, Model, moves_tuples
 from thetastream.runtime.control.handover import NOT_COUNTED, check_partners, take_over
 from thetastream.runtime.control.plan import ControlPlan, Generation, Rules
-from thetastream.runtime.control.policies import REGISTRY
+from thetastream.runtime.control.policies import find_model_obstacle
 from thetastream.runtime.control.request import Request
 
 LAST_OUTCOMES = 8
@@ -172,9 +172,9 @@ def find_target(model: Model, request: Request) -> Model:
 
 def _check_policy(name: str, model: Model) -> None:
     """Refuse a policy that changes what the model does not have."""
-    needed = getattr(REGISTRY.get(name), "needs", None)
-    if needed is not None and needed not in model.sizes:
-        what = f"the policy {name} changes {needed}, which {model!r} cannot do; only th.Biclique can"
+    obstacle = find_model_obstacle(name, model)
+    if obstacle is not None:
+        what = f"{obstacle}; only th.Biclique can"
         raise QueryError("CANNOT_SCALE", f"{what}. Call follow(None) to follow no policy")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
-from thetastream.core.errors import QueryError
+from thetastream.core.arguments import refuse_non_number
 from thetastream.runtime.control.balance import find_capacities
 from thetastream.runtime.control.policies.load import Capacities, Load, read_every_s
 
@@ -53,8 +53,7 @@ class LoadBalancing:
     every: str | timedelta = "1 minute"
 
     def __post_init__(self) -> None:
-        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float) or not self.factor > 1:
-            raise QueryError("POLICY", f"factor must be a number above 1, not {self.factor!r}")
+        refuse_non_number(self.factor, "factor", 1, condition="POLICY", is_above=True)
         read_every_s(self.every)
 
     def begin(self) -> "LoadBalancer":

@@ -8,6 +8,7 @@ query makes the policy from its name, so it must be able to import the package.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import timedelta
 from importlib.metadata import entry_points
@@ -16,6 +17,7 @@ from typing import Any
 
 from thetastream.core.errors import QueryError, suggest_or_list
 from thetastream.core.spans import to_micros
+from thetastream.models.base import Model
 from thetastream.runtime.control.policies.load import Policy
 from thetastream.runtime.control.policies.load_balancing import LoadBalancing
 from thetastream.runtime.control.policies.two_phase_scaling import TwoPhaseScaling
@@ -77,6 +79,15 @@ def make_policy(name: str, settings: Mapping[str, Any]) -> Policy:
             hint = suggest_or_list(setting, known)
             raise QueryError("POLICY", f"the policy {name} has no setting {setting!r}{hint}")
     return kind(**settings)
+
+
+def find_model_obstacle(name: str, model: Model) -> str | None:
+    """Say what a policy changes that a model cannot change while a query runs; None if there is nothing."""
+    with suppress(QueryError):  # A policy that no package has changes nothing.
+        needed = getattr(find_policy(name), "needs", None)
+        if needed is not None and needed not in model.sizes:
+            return f"the policy {name} changes {needed}, which {model!r} cannot do"
+    return None
 
 
 def encode_policy(policy: Policy) -> dict[str, Any]:
