@@ -18,7 +18,7 @@ from tests.support.answers import answers
 from tests.support.controlled import CONDITION, SCHEMA, UNIT
 from tests.support.graphs import GraphCase, answer, side
 from tests.support.spark_epochs import Crash, SparkEpochs, count_results
-from thetastream.core.condition import TIME, Bound, Dimension, Equality
+from thetastream.core.condition import TIME, Bound, Dimension, Domain, Equality
 from thetastream.core.how import HOWS
 from thetastream.core.shed import Shed
 from thetastream.core.sides import Side
@@ -27,12 +27,14 @@ from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.running_tasks import ColumnTest, WrittenIndex, WrittenJoin
+from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.families.hops.graph import build_multiway_spec
-from thetastream.models import Ring
-from thetastream.runtime.control.plan import Rules
+from thetastream.models import Chain, Ring
+from thetastream.runtime.control.plan import Rules, TaskRules
 
 RULES = Rules(9, ("hash", "range"))
 STEP_US = 1000
@@ -94,7 +96,9 @@ class Epochs:
         self.counters = [
             json.loads(text) for one in results for text in one.column(-1).to_pylist() if text is not None
         ]
-        self.found += count_results(results, *range(0, self.spark.width, COLUMNS_OF_A_TUPLE))
+        n_labels = len(self.spark.labels)
+        ids = range(n_labels, n_labels + self.spark.width, COLUMNS_OF_A_TUPLE)
+        self.found += count_results(results, *range(n_labels), *ids)
         self.late = self.watermark
         self.epoch += 1
         self.watermark = max(self.watermark or 0, (10 * self.epoch - 15) * STEP_US) or None
@@ -107,15 +111,20 @@ class Run(Epochs):
     width: ClassVar[int] = 2 * COLUMNS_OF_A_TUPLE
     """The number of columns of a result."""
     largest_key: ClassVar[int] = 2
+    labels: ClassVar[Sequence[pa.Field]] = ()
+    """The columns of a result before those of its tuples."""
 
     def __init__(
         self, folder: Path, patch: pytest.MonkeyPatch, model: Any, seed: int = 1, shed: Shed | None = None
     ) -> None:
         self.condition = scaled_unit().condition
         shedding = None if shed is None else Shedding(shed, self.condition.sides)
-        spark = SparkEpochs(self.build(model), model, self.rules, folder, patch, shedding, self.width)
+        spec = self.build(model)
+        spark = SparkEpochs(spec, model, self.rules, folder, patch, shedding, self.width, self.labels)
         super().__init__(spark, 2, seed)
         self.kept: tuple[list[Any], list[Any]] = ([], [])
+        self.read: list[tuple[int, ...]] = []
+        """How many timely tuples of each stream have arrived by the end of each epoch, if it is known."""
 
     def build(self, model: Any) -> EngineSpec:
         """Build the query under a model."""
@@ -166,6 +175,54 @@ class FullHistoryRun(Run):
     def draw(self, n: int) -> Sequence[pa.RecordBatch]:
         self.late = None  # Without event times, no tuple is late.
         return super().draw(n)
+
+
+class TasksRun(Run):
+    """A program with the task "both", and tasks that are added. The model is a biclique or a chain."""
+
+    labels: ClassVar[Sequence[pa.Field]] = (pa.field("task", pa.string()),)
+    rules = replace(
+        RULES,
+        routings=(),
+        tasks=TaskRules(3, ("both",), (tuple(SCHEMA.names),) * 2, (tuple(SCHEMA.names),) * 2),
+    )
+
+    def build(self, model: Any) -> EngineSpec:
+        unit = scaled_unit()
+        if isinstance(model, Chain):
+            join: Any = HandshakeSpec(unit.condition, unit.indexes, unit.archive_period_us, model)
+        else:
+            join = TwoStreamSpec(unit, model)
+        return SharedTasksSpec((TaskSpec("both", join),), is_open=True)
+
+    def write_task(self, most_ms: int) -> WrittenJoin:
+        """Write a task with the equality of "both", a shorter window, and a filter of right tuples."""
+        window = Dimension(Side.LEFT, TIME, Bound(TIME, -most_ms * STEP_US), Bound(TIME, most_ms * STEP_US))
+        left, right = self.condition.sides
+        index, test = WrittenIndex("hash", (0,)), ColumnTest("v", ">", Domain.INT, 3)
+        equalities = self.condition.equalities
+        return WrittenJoin(
+            "drawn",
+            (left, right),
+            (index, index),
+            equalities,
+            window=window,
+            archive_period_us=STEP_US,
+            tests=((), (test,)),
+        )
+
+    def draw(self, n: int) -> Sequence[pa.RecordBatch]:
+        batches = super().draw(n)
+        self.read.append(tuple(map(len, self.kept)))
+        return batches
+
+    def find_pairs(self, join: WrittenJoin | None, began: int, ended: int | None) -> Counter[Any]:
+        """Find the pairs of a task whose tuples have arrived in the epochs [began, ended)."""
+        condition = self.condition if join is None else join.condition
+        first = self.read[began - 1] if began else (0, 0)
+        last = (None, None) if ended is None else self.read[ended - 1]
+        left, right = (self.kept[side][first[side] : last[side]] for side in Side)
+        return oracle.join(condition, left, [row for row in right if join is None or row["v"] > 3])
 
 
 class MovingRingRun(Run):

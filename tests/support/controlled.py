@@ -117,7 +117,7 @@ KINDS: dict[str, tuple[Callable[[Any], EngineSpec], Rules]] = {
     TASKS_ON_A_CHAIN: (make_tasks, replace(RULES, routings=(), only_sizes=True)),
 }
 """For each kind, the query under a model, and the rules."""
-SAVED = ("states", "members", "_stores", "_clock", "in_flight", "offset", "_notices", "counters")
+SAVED = ("states", "members", "_stores", "_clock", "in_flight", "offset", "_notices", "_told", "counters")
 """What the state store and Spark's logs hold, which a crash sets back to the last commit."""
 
 
@@ -148,12 +148,7 @@ class CrashingRun(ControlledRun):
 
     def _save(self) -> dict[str, Any]:
         """Copy what a crash sets back. Runs and blocks never change, so the copy shares them."""
-        held = [
-            value
-            for store in chain(*self._stores)
-            for parts in vars(store).values()
-            for value in parts.values()
-        ]
+        held = [value for store in self._stores for parts in vars(store).values() for value in parts.values()]
         held += [message.block for message in self.in_flight]
         shared = {id(value): value for value in held}
         return {name: deepcopy(getattr(self, name), dict(shared)) for name in SAVED}

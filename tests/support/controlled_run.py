@@ -12,6 +12,7 @@ import pyarrow as pa
 from tests.support.local_run import LocalRun, add_hash
 from thetastream.core.columns import HASH
 from thetastream.core.keys import Mask
+from thetastream.core.records import encode
 from thetastream.core.sides import Role
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
@@ -52,6 +53,8 @@ class ControlledRun(LocalRun):
         self.drained: set[tuple[int, int]] = set()
         """The marks of units that have drained: (slot, version of the plan)."""
         self.members = [Member() for _ in range(rules.max_units)]
+        self._told: tuple[set[int], Any] = set(), None
+        """The units that are told in this epoch which tasks run from the next one on, and these tasks."""
         self._notices: dict[int, Notice] = {}
 
     def put(self, request: Request, name: str | None = None) -> str:
@@ -74,6 +77,9 @@ class ControlledRun(LocalRun):
         if after.plan.version != self.offset.plan.version:
             self.entries[epoch + 1] = after.plan
         self._notices = list_notices(self.offset.plan, after.plan)
+        is_told = after.plan.version != self.offset.plan.version and after.plan.tasks is not None
+        told = {*self.offset.plan.slots, *after.plan.slots} if is_told else set()
+        self._told = told, encode(after.plan.tasks)
         self.offset = after
 
     @property
@@ -89,7 +95,7 @@ class ControlledRun(LocalRun):
         """Open the engine of one unit for the epoch that ``deliver`` began, after its notice."""
         notice = self._notices.get(slot)
         if notice is not None and notice.event == JOINS and not notice.keeps:
-            self.states[slot], self._stores[slot] = self._spec.state_type(), [MemoryStore()]
+            self.states[slot], self._stores[slot] = self._spec.state_type(), MemoryStore()
         if notice is not None and notice.event != ENDS:
             self.members[slot] = self.members[slot].hear(notice, self._clock.epoch)
         return super().open(slot)
@@ -108,6 +114,7 @@ class ControlledRun(LocalRun):
         engine = engine or self.open(slot)  # The unit reads its notice before it learns of its peers.
         member = self.members[slot]
         inbox.peers = describe_peers(self.plan, member, slot, self._notices.get(slot))
+        inbox.tasks = self._told[1] if slot in self._told[0] else None
         yield from super().run(slot, inbox, engine)
         counters, epoch = self.counters[slot], self._clock.epoch
         member = self.members[slot] = member.remember(epoch, counters)
@@ -120,7 +127,7 @@ class ControlledRun(LocalRun):
         notice = self._notices.get(slot)
         if notice is not None and notice.event == ENDS:
             self.members[slot] = Member()
-            self.states[slot], self._stores[slot] = self._spec.state_type(), [MemoryStore()]
+            self.states[slot], self._stores[slot] = self._spec.state_type(), MemoryStore()
 
     def _route(
         self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None

@@ -75,7 +75,7 @@ class LocalRun:
         """The counters of each unit for the last epoch."""
         self.in_flight: list[Message] = []
         """The messages that units sent in the last epoch."""
-        self._stores: list[list[MemoryStore]] = [[] for _ in range(n)]
+        self._stores = [MemoryStore() for _ in range(n)]
         self._is_waiting = False
         self._clock = BEFORE
 
@@ -121,16 +121,9 @@ class LocalRun:
 
     def open(self, slot: int) -> Engine:
         """Open the engine of one unit for the epoch that ``deliver`` began."""
-        stores = iter([*self._stores[slot]])
-
-        def open_store(_: object) -> MemoryStore:
-            store = next(stores, None)
-            if store is None:
-                store = MemoryStore()
-                self._stores[slot].append(store)
-            return store
-
-        return self._open(slot, self.states[slot], open_store)
+        # Runs have unique names, so all engines of a unit share a store, as they share Spark's.
+        store = self._stores[slot]
+        return self._open(slot, self.states[slot], lambda _: store)
 
     def _open(self, slot: int, state: Any, open_store: OpenStore) -> Engine:
         return self._spec.open(slot, state, open_store)

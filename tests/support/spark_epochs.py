@@ -127,7 +127,9 @@ class SparkEpochs:
     shedding : Shedding, optional
         The load shedder.
     width : int
-        The number of columns of a result.
+        The number of columns of a result, without labels.
+    labels : sequence of pyarrow.Field
+        The columns of a result before those of its tuples.
     """
 
     def __init__(
@@ -139,8 +141,9 @@ class SparkEpochs:
         patch: pytest.MonkeyPatch,
         shedding: Shedding | None = None,
         width: int = 8,
+        labels: Sequence[pa.Field] = (),
     ) -> None:
-        self.width = width
+        self.width, self.labels = width, labels
         self.spec, self.model, self.rules, self.folder, self._patch = spec, model, rules, folder, patch
         self.shed = None
         if shedding is not None:
@@ -266,7 +269,7 @@ class SparkEpochs:
                 yield from batch.to_pylist()
 
     def _call(self, key: int, rows: pd.DataFrame | None, watermark_ms: int) -> Iterator[pa.RecordBatch]:
-        fields = [pa.field(f"c{n}", pa.int64()) for n in range(self.width)]
+        fields = [*self.labels, *(pa.field(f"c{n}", pa.int64()) for n in range(self.width))]
         emitter = BlockEmitter(pa.schema([*fields, pa.field(COUNTERS, pa.string())]))
         box, cache = (str(self.folder / name) for name in ("box", "cache"))
         run = RunContext(mailbox=box, cache_folder=cache)

@@ -117,6 +117,9 @@ MEASURE = 11
 PLAN = 12
 """The kind of a row that tells a unit which version of the control plan holds from the next epoch on. Its
 header is the version (``thetastream.runtime.control.held_plan``)."""
+RUNNING_TASKS = 13
+"""The kind of a row that tells a unit which join tasks run from the next epoch on. Its header is a JSON list
+of them (``thetastream.engine.running_tasks``)."""
 HIDDEN = "thetastream.hidden"
 """The metadata key of a column of an input that conditions read and results do not have."""
 CHANGE_TYPE = "_change_type"

@@ -113,6 +113,8 @@ class Inbox:
     """What the routers dropped. Only the first unit gets these reports."""
     peers: Peers = ALONE
     """The other units of a join whose units may change."""
+    tasks: Sequence[Any] | None = None
+    """The join tasks that run from the next epoch on, as plain values; None if they stay as they are."""
     _blocks: dict[tuple[int, Role], list[tuple[int, pa.RecordBatch]]] = field(default_factory=dict)
 
     def add(self, stream: int, role: int, origin: int, block: pa.RecordBatch, sent_bytes: int) -> None:

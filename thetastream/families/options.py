@@ -46,6 +46,8 @@ SESSION_PREFIX = "spark.thetastream."
 """``spark.thetastream.<name>`` gives the session's default of an option."""
 MOST_UNITS = 4096
 """The largest number of units that a model may have."""
+MOST_TASKS = 256
+"""The largest number of join tasks of a query that may change them. Each unit remembers all of them."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -115,6 +117,13 @@ def _read_most_units(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_UNITS:
         what = f"{name} must be a number from 1 to {MOST_UNITS}"
         raise QueryError("MAX_UNITS", f"{what}, not {describe_given(value)}")
+    return value
+
+
+def _read_most_tasks(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_TASKS:
+        what = f"{name} must be a number from 1 to {MOST_TASKS}"
+        raise QueryError("MAX_TASKS", f"{what}, not {describe_given(value)}")
     return value
 
 
@@ -319,6 +328,17 @@ class TimedOptions(TypedDict, total=False):
 class TaskOptions(ScalingOptions, TimedOptions, total=False):
     """Options of several joins over one exchange."""
 
+    max_tasks: Annotated[
+        int | None,
+        Option(
+            "The largest number of join tasks at once. With it, tasks may be added and removed while the "
+            "query runs, and all tuples are sent, also those that no task needs.",
+            "the tasks stay as they are",
+            _read_most_tasks,
+            parse=_parse_integer,
+        ),
+    ]
+
 
 class JoinOptions(RunOptions, TimedOptions, total=False):
     """Options of a join."""
@@ -352,7 +372,7 @@ class JoinOptions(RunOptions, TimedOptions, total=False):
     ]
 
 
-class Options(JoinOptions, StatementOptions, total=False):
+class Options(JoinOptions, StatementOptions, TaskOptions, total=False):
     """All options. A request holds those that its door takes and that the user or the session gave."""
 
 
@@ -360,7 +380,7 @@ def list_options(door: type) -> dict[str, Option]:
     """List the options of a door, in the order of their declaration.
 
     >>> list(list_options(TaskOptions))[-2:]
-    ['max_units', 'result_time']
+    ['result_time', 'max_tasks']
     """
     hints = get_type_hints(door, include_extras=True)
     return {

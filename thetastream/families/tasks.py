@@ -8,6 +8,7 @@ that do not pass these filters would not be evaluated either.
 """
 
 import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
@@ -32,11 +33,12 @@ from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Fact, Section, format_average, format_one_line
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
-from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.plan import Rules, TaskRules
 from thetastream.runtime.flow import Flow, Output, RunContext, UnitStage
 
 TASK = "task"
-"""The text column of results that names the task. The units emit the number of the task instead."""
+"""The text column of results that names the task. The units emit the number of the task instead, unless tasks
+may be added."""
 Filters = tuple[Filter, ...]
 PlanOfTask: TypeAlias = PairsPlan | ChainPlan
 """The plan of a task as a join of its own."""
@@ -62,6 +64,10 @@ class TasksPlan:
     sides: tuple[SidePlan, SidePlan]
     """What both streams send."""
     tasks: tuple[Task, ...]
+    guards: tuple["Guards", "Guards"]
+    """For which tuples routers compute the columns of both streams."""
+    max_tasks: int | None = None
+    """The largest number of tasks at once; None if tasks are neither added nor removed."""
 
     @property
     def names(self) -> list[str]:
@@ -123,7 +129,8 @@ class TasksPlan:
             tuple(
                 TaskSpec(task.name, self.alone[task.name].build_task(task.plan), task.passes)
                 for task in self.tasks
-            )
+            ),
+            is_open=self.max_tasks is not None,
         )
         stage = UnitStage(spec, describe_tagged_pairs(self), open_choice(reading, choose, spec.with_model))
         # Each task has keys of its own. The event times of the streams are the same for all.
@@ -140,7 +147,25 @@ class TasksPlan:
         if not found:
             return None
         left, right = (any(rules.never_expires[side] for rules in found) for side in Side)
-        return replace(found[0], routings=(), never_expires=(left, right), moves_tuples=False)
+        tasks = None if self.max_tasks is None else self._find_task_rules(self.max_tasks)
+        return replace(found[0], routings=(), never_expires=(left, right), moves_tuples=False, tasks=tasks)
+
+    def _find_task_rules(self, most: int) -> TaskRules:
+        columns = [
+            (*(carried.block_column for carried in side.carried), *(name for name, _ in side.computed))
+            for side in self.sides
+        ]
+        results = [tuple(carried.block_column for carried in side.carried) for side in self.sides]
+        return TaskRules(most, tuple(self.names), (columns[0], columns[1]), (results[0], results[1]))
+
+
+class Guards(NamedTuple):
+    """For which tuples of one stream routers compute columns, by the filters of the tasks of the program."""
+
+    keys: Mapping[str, Sequence[Filters]]
+    """For each key column, lists of filters. It has its value for tuples that pass one of the lists."""
+    passes: Mapping[Filters, str]
+    """For each list of filters, the block column that says which tuples pass it."""
 
 
 class _MergedSide(NamedTuple):
@@ -149,18 +174,24 @@ class _MergedSide(NamedTuple):
     side: SidePlan
     passes: list[str | None]
     """For each task, the block column that is true for tuples that pass its filters, or None."""
+    guards: Guards
 
 
-def share(plans: Mapping[str, PlanOfTask]) -> TasksPlan:
-    """Combine the plans of joins over the same two streams into one plan with a task for each join."""
-    left, right = (_merge([plan.physical.sides[side] for plan in plans.values()]) for side in Side)
+def share(plans: Mapping[str, PlanOfTask], max_tasks: int | None = None) -> TasksPlan:
+    """Combine the plans of joins over the same two streams into one plan with a task for each join.
+
+    With ``max_tasks``, tasks may be added later, so all tuples are sent.
+    """
+    is_open = max_tasks is not None
+    left, right = (_merge([plan.physical.sides[side] for plan in plans.values()], is_open) for side in Side)
     tasks = [
-        Task(name, _rename_keys(plan.physical), passes)
+        Task(name, rename_keys(plan.physical), passes)
         for (name, plan), passes in zip(
             plans.items(), zip(left.passes, right.passes, strict=True), strict=True
         )
     ]
-    return TasksPlan(plans, (left.side, right.side), tuple(tasks))
+    guards = left.guards, right.guards
+    return TasksPlan(plans, (left.side, right.side), tuple(tasks), guards, max_tasks)
 
 
 def find_sharing_problem(model: Model, is_streaming: bool) -> QueryError | None:
@@ -180,11 +211,12 @@ def find_sharing_problem(model: Model, is_streaming: bool) -> QueryError | None:
     )
 
 
-def _merge(sides: Sequence[SidePlan]) -> _MergedSide:
+def _merge(sides: Sequence[SidePlan], is_open: bool) -> _MergedSide:
     # 1. Find the filters that all tasks share. If each task has others, a tuple must pass those of some task.
-    shared = _find_shared([side.filters for side in sides])
+    # A task that is added later may need any tuple.
+    shared = [] if is_open else _find_shared([side.filters for side in sides])
     own = [tuple(one for one in side.filters if one not in shared) for side in sides]
-    filters = [*shared, *([Filter(_write_any(own))] if all(own) else [])]
+    filters = [*shared, *([Filter(_write_any(own))] if all(own) and not is_open else [])]
     # 2. Compute each key for the tuples that pass a task which needs the key.
     asked: dict[str, tuple[str, list[Filters]]] = {}
     for side, guard in zip(sides, own, strict=True):
@@ -194,10 +226,11 @@ def _merge(sides: Sequence[SidePlan]) -> _MergedSide:
             asked.setdefault(name, (text, []))[1].append(() if column == SIGN else guard)
     computed = [(name, _write_guarded_key(text, guards)) for name, (text, guards) in asked.items()]
     # 3. Compute which tuples pass which task.
-    columns = {guard: f"p{number}" for number, guard in enumerate(dict.fromkeys(filter(None, own)))}
+    columns = {guard: _name_guard(guard) for guard in dict.fromkeys(filter(None, own))}
     computed += [(column, _write_any([guard])) for guard, column in columns.items()]
     merged = replace(sides[0], filters=tuple(filters), computed=tuple(computed))
-    return _MergedSide(merged, [columns.get(guard) for guard in own])
+    guards = Guards({name: lists for name, (_, lists) in asked.items()}, columns)
+    return _MergedSide(merged, [columns.get(guard) for guard in own], guards)
 
 
 def _find_shared(filters: Sequence[Filters]) -> list[Filter]:
@@ -225,6 +258,15 @@ def name_shared_column(column: str, text: str) -> str:
     return SIGN if column == SIGN else f"k_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+def _name_guard(guard: Filters) -> str:
+    """Name the column of the tuples that pass filters by a hash, so that it does not depend on other tasks.
+
+    >>> _name_guard((Filter("x > 0"),))
+    'p_0110aafa6cb1'
+    """
+    return f"p_{hashlib.sha256(json.dumps([one.text for one in guard]).encode()).hexdigest()[:12]}"
+
+
 def _write_any(guards: Sequence[Filters]) -> str:
     """Write an expression that is true if all filters of at least one guard are true, and false otherwise.
 
@@ -248,7 +290,7 @@ def _write_guarded_key(text: str, guards: Sequence[Filters]) -> str:
     return cases[0] if len(cases) == 1 else f"coalesce({', '.join(cases)})"
 
 
-def _rename_keys(plan: PhysicalPlan) -> PhysicalPlan:
+def rename_keys(plan: PhysicalPlan) -> PhysicalPlan:
     """Rename the key columns of a plan to those of the shared blocks."""
     names = [
         {column: name_shared_column(column, text) for column, text in side.computed} for side in plan.sides
@@ -278,18 +320,24 @@ def _explain_shared(plan: TasksPlan) -> Iterator[Fact]:
             yield Fact("before", value, f"for {', '.join(users)}")
         if not stream.computed:
             yield Fact("before", f"{stream.alias}: nothing computed; keys are payload columns")
+    if plan.max_tasks is not None:
+        yield Fact(
+            "changes", f"tasks may be added and removed, {plan.max_tasks} at once; all tuples are sent"
+        )
     yield Fact("state", "each task stores what passes its filters, for its own window")
 
 
 def describe_tagged_pairs(plan: TasksPlan) -> Output:
     """Describe the output of several joins: the column ``task``, and one struct column per alias."""
     first = describe_pairs(plan.sides, ())
-    names = ", ".join(map(write_literal, plan.names))
     residual = tuple(
         f"CASE WHEN {TASK} = {write_literal(task.name)} THEN ({conjunct}\n) ELSE true END"
         for task in plan.tasks
         for conjunct in task.plan.residual
     )
+    if plan.max_tasks is not None:
+        return Output((f"{TASK} string", *first.columns), (TASK, *first.restored), residual)
+    names = ", ".join(map(write_literal, plan.names))
     name = f"get(array({names}), {TASK}) AS {TASK}"
     return Output((f"{TASK} int", *first.columns), (name, *first.restored), residual)
 

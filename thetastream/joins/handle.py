@@ -198,7 +198,10 @@ class ControlHandle:
         -------
         dict
             ``version``, the number of changes so far; ``max_units``; ``shed_factor``; ``policy``, the policy
-            that is followed, as its name and its settings, or None; ``requests``, which maps the name of each
+            that is followed, as its name and its settings, or None; ``tasks``, the tasks of ``th.join_many``
+            with ``max_tasks`` that run, or None: by name, the epoch ``since`` which each runs (None if that
+            epoch has not begun), and the condition ``on`` of a task that was added (None for a task of the
+            program); ``requests``, which maps the name of each
             of the last requests to "accepted", "waiting" or the error that refused it (those of the policy
             begin with "policy-", and the epoch follows);
             and ``generations``, oldest first. A generation has its ``model``, its ``units`` (slots), the

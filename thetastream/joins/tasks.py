@@ -4,13 +4,16 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
+from thetastream.core.identity import digest
+from thetastream.engine.running_tasks import RunningTask, WrittenJoin
+from thetastream.families.added_tasks import write_task
 from thetastream.families.chain import CHAIN
 from thetastream.families.options import SESSION_PREFIX, TaskOptions, read_options
 from thetastream.families.pairs.choose import (
@@ -25,10 +28,13 @@ from thetastream.families.windows import is_counted
 from thetastream.joins.ask.model import read_named_model
 from thetastream.joins.ask.request import read_request
 from thetastream.joins.ask.streams import StreamInput, read_frames, refuse_tables
+from thetastream.joins.handle import ControlHandle, control
 from thetastream.joins.joined import PlannedInput, UnitsJoin
 from thetastream.joins.plan import Plan
+from thetastream.lowering.identity import identify_settings
 from thetastream.models.base import Model, ModelName
-from thetastream.spark.session.configure import count_partitions, read_settings
+from thetastream.runtime.control.request import Request
+from thetastream.spark.session.configure import count_partitions, read_meaning, read_settings
 
 OWN_OPTIONS = ("index", "archive_period")
 """The options that each task of ``th.join_many`` may have of its own."""
@@ -36,10 +42,29 @@ TASK_SETTINGS = ("on", "within", *OWN_OPTIONS)
 """The keys of a task."""
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What was asked of all tasks, from which each of them is planned."""
+
+    frames: Mapping[str, DataFrame]
+    model: Model
+    settings: Mapping[str, Any]
+
+    def plan(self, task: Mapping[str, Any]) -> PlanOfTask:
+        """Plan a task as a join of its own."""
+        own = {key: task[key] for key in OWN_OPTIONS if key in task}
+        settings = {**self.settings, **own}
+        request = read_request(
+            self.frames, task["on"], task.get("within"), self.model, settings, door=TaskOptions
+        )
+        return (CHAIN if CHAIN.takes(request) else PAIRS).plan(request)
+
+
 class JoinTasks(Mapping[str, DataFrame]):
     """Join tasks that are checked and planned but not started: a mapping of task names to DataFrames."""
 
-    def __init__(self, shared: TasksPlan, given: tuple[PlannedInput, ...]) -> None:
+    def __init__(self, shared: TasksPlan, given: tuple[PlannedInput, ...], asked: _Asked) -> None:
+        self._shared, self._asked = shared, asked
         self.plan = Plan(UnitsJoin(shared, given))
         """The plan of all tasks behind one exchange. Its DataFrame is ``together``."""
         self._alone = {name: Plan(UnitsJoin(planned, given)) for name, planned in shared.alone.items()}
@@ -77,8 +102,107 @@ class JoinTasks(Mapping[str, DataFrame]):
         ...         found.write.mode("append").parquet(f"out/{name}")
         ...     batch.unpersist()
         >>> query = pairs.together.writeStream.foreachBatch(save).start()  # doctest: +SKIP
+
+        If tasks may be added (``max_tasks``), this runs a Spark job that finds the tasks of the batch. There
+        is a DataFrame for each of them, and for each task of the program.
         """
-        return {name: batch.where(batch[TASK] == name).drop(TASK) for name in self}
+        names = list(self)
+        if self._shared.max_tasks is not None:
+            found = sorted(row[0] for row in batch.select(TASK).distinct().collect())
+            names += [name for name in found if name not in self]
+        return {name: batch.where(batch[TASK] == name).drop(TASK) for name in names}
+
+    def add(
+        self,
+        query: Any,
+        task: str,
+        *,
+        on: Any = None,
+        within: Any = None,
+        index: str | None = None,
+        archive_period: Any = None,
+    ) -> str:
+        """Ask for one more task of a running query that was started with ``max_tasks``. Nothing restarts.
+
+        The task begins in the second epoch from now, with nothing stored. Its results are the pairs whose
+        tuples both arrive from then on. In ``together``, they have the name of the task.
+
+        Parameters
+        ----------
+        query : StreamingQuery, str or Path
+            The query that runs ``together``, or its checkpoint, as for ``th.control``.
+        task : str
+            The name of the task.
+        on, within, index, archive_period : optional
+            The task, as in ``th.join_many``. The names are those of the streams of ``th.join_many``. Without
+            ``on``, a task of the program that was removed begins again.
+
+        Returns
+        -------
+        str
+            The name of the request, by which ``th.control(query).status()["requests"]`` says what became of
+            it.
+
+        Raises
+        ------
+        QueryError
+            CANNOT_ADD_TASK if the task needs what the running query does not send. TASKS if a task of this
+            name runs, or the query was started without ``max_tasks``. MAX_TASKS if too many tasks run. The
+            errors of ``th.join_many`` and ``th.control``. Nothing has changed then.
+
+        Examples
+        --------
+        >>> pairs.add(query, "wide", on="abs(a.price - b.bid) <= 1", within="5 seconds")  # doctest: +SKIP
+        """
+        given = {"on": on, "within": within, "index": index, "archive_period": archive_period}
+        found = {key: value for key, value in given.items() if value is not None}
+        handle = self._control(query)
+        if not found:
+            return handle.request(Request(add=RunningTask(task)))
+        raise_problems(list(_find_problems(self._asked.frames, {task: found})))
+        return handle.request(Request(add=RunningTask(task, join=self._write(found))))
+
+    def remove(self, query: Any, task: str) -> str:
+        """Ask that a task of a running query ends. Nothing restarts, and the other tasks go on.
+
+        The next epoch is its last one. Then its stored tuples are dropped.
+
+        Parameters
+        ----------
+        query : StreamingQuery, str or Path
+            As in ``add``.
+        task : str
+            The name of the task.
+
+        Returns
+        -------
+        str
+            The name of the request.
+
+        Raises
+        ------
+        QueryError
+            TASKS if no task of this name runs, or it is the only one, or the query was started without
+            ``max_tasks``. The errors of ``th.control``.
+
+        Examples
+        --------
+        >>> pairs.remove(query, "near")  # doctest: +SKIP
+        """
+        return self._control(query).request(Request(remove=task))
+
+    def _write(self, task: Mapping[str, Any]) -> WrittenJoin:
+        """Plan a task that is to be added, and write it as plain values."""
+        if self._shared.max_tasks is None:
+            what = "tasks can be added only to a query that was started with max_tasks"
+            raise QueryError("TASKS", f"{what}; give max_tasks to th.join_many")
+        return write_task(self._shared, self._asked.plan(task))
+
+    def _control(self, query: Any) -> ControlHandle:
+        """Make a handle on the join of these tasks in a query."""
+        spark = next(iter(self._asked.frames.values())).sparkSession
+        identity = {**self._shared.flow().identity, **identify_settings(read_meaning(spark))}
+        return control(query, digest(identity))
 
     def explain(self) -> str:
         """Return what all tasks share, and the plan of each task, as text."""
@@ -110,6 +234,9 @@ def plan_tasks(
         named = build_default_model(count_partitions(frame.sparkSession))
         choose = build_default_model
         reason = "left out: runs any condition, and routes by tuples alone"
+    if given.values.get("max_tasks") is not None:
+        # Changes of tasks go the way of changes of units.
+        given.values.setdefault("max_units", named.n_units)
     # Tuples have other places under each condition.
     refused = find_sharing_problem(named, frame.isStreaming) or find_semantic_problem(
         given.values.get("shed"), None
@@ -117,21 +244,36 @@ def plan_tasks(
     if refused is not None:
         raise refused
     # 2. Plan each task as a join of its own.
+    asked = _Asked(frames, named, given.values)
     plans: dict[str, PlanOfTask] = {}
     wrong: dict[str, list[ThetastreamError]] = {}
     for name, task in tasks.items():
-        own = {key: task[key] for key in OWN_OPTIONS if key in task}
-        settings = {**given.values, **own}
         try:
-            request = read_request(frames, task["on"], task.get("within"), named, settings, door=TaskOptions)
-            plan = (CHAIN if CHAIN.takes(request) else PAIRS).plan(request)
+            plan = asked.plan(task)
         except ThetastreamError as error:
             wrong[name] = list(list_problems(error))
             continue
         plans[name] = replace(plan, chosen=ChosenModel(plan.model, reason, choose))
     raise_problems(_name_tasks(wrong, len(tasks)))
     # 3. Plan what the tasks share.
-    return JoinTasks(share(plans), tuple(map(StreamInput, frames.values())))
+    max_tasks = given.values.get("max_tasks")
+    if max_tasks is not None:
+        _refuse_changes_of_tasks(plans, max_tasks)
+    given_streams = tuple(map(StreamInput, frames.values()))
+    return JoinTasks(share(plans, max_tasks), given_streams, asked)
+
+
+def _refuse_changes_of_tasks(plans: Mapping[str, PlanOfTask], max_tasks: int) -> None:
+    """Refuse that tasks change if they are too many, or if a task that begins later would not be exact.
+
+    The delete of a row that arrived before a task began would have no insert there.
+    """
+    if len(plans) > max_tasks:
+        what = f"max_tasks must be at least {len(plans)}, the number of tasks"
+        raise QueryError("MAX_TASKS", f"{what}, not {max_tasks}")
+    if any(plan.facts.has_deletes for plan in plans.values()):
+        what = "a stream has deletes, and a task that begins later has not seen the inserts of all of them"
+        raise QueryError("CANNOT_ADD_TASK", f"{what}; leave max_tasks out")
 
 
 def _find_problems(streams: Mapping[str, DataFrame], tasks: object) -> Iterator[QueryError]:

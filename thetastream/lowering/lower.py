@@ -164,6 +164,7 @@ def lower(
             (text, tuple(_build_check(check, rewritten) for check in checks))
             for text, checks in rewritten.replaceable.items()
         ),
+        hashed=tuple(rewritten.hashed),
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
 

@@ -1,6 +1,6 @@
 """Reads the rows of the exchange: tuples and messages go into the inbox of a unit, other rows tell it news.
 
-rows of a unit -> tuples, messages, reports of the shedder    -> inbox
+rows of a unit -> tuples, messages, reports of the shedder, list of join tasks -> inbox
                -> announcement of the mailbox, notice of a change -> ControlRows
 """
 
@@ -25,6 +25,7 @@ from thetastream.core.columns import (
     NOTICE,
     ORIGIN,
     PLAN,
+    RUNNING_TASKS,
     SHED,
     STREAM,
     UNIT,
@@ -95,6 +96,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> ControlRows:
             notice = Notice.read(header)
         elif kind == PLAN:
             next_plan = int(header)
+        elif kind == RUNNING_TASKS:
+            inbox.tasks = json.loads(header)
         elif kind == FORK:
             forked_from = decode_identity(json.loads(header))
         elif kind == MESSAGE:

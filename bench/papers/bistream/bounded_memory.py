@@ -52,7 +52,7 @@ class BoundedJoin(LocalJoin):
     def __init__(self, unit: UnitSpec, model: Model, memory: float) -> None:
         super().__init__(unit, model)
         self.bounded = [BoundedStore(memory) for _ in range(model.n_units)]
-        self._stores = [[store] for store in self.bounded]
+        self._stores = list(self.bounded)
 
     @property
     def disk_bytes(self) -> list[float]:

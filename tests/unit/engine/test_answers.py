@@ -413,7 +413,7 @@ def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest
         counters = run.counters[0]
         state = run.states[0]
         pages = sum(len(found.pages) for found in state.open.values())
-        sizes.append((counters.held, pages, counters.undecided, len(run._stores[0][0]._blocks)))
+        sizes.append((counters.held, pages, counters.undecided, len(run._stores[0]._blocks)))
     early, late = np.array(sizes[20:60]).max(axis=0), np.array(sizes[-40:]).max(axis=0)
     assert (late <= 1.5 * early + 2).all()
 

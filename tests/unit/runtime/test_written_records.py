@@ -104,7 +104,7 @@ STATES: dict[str, tuple[Any, str]] = {
     ),
     "tasks": (
         TasksState({"one": json.loads(UNIT_TEXT)}),
-        f'{{"tasks": {{"one": {UNIT_TEXT}}}}}',
+        f'{{"tasks": {{"one": {UNIT_TEXT}}}, "added": {{}}, "running": null}}',
     ),
 }
 QUERY = {"the condition": Part("a.x < b.x", "a.x<b.x")}
@@ -147,7 +147,8 @@ COMING = ControlPlan(3, PLAN.membership, 0.25, {1: 2}, Generation(3, Ring(4, Row
 RULES = Rules(8, ("hash",), (True, False), True, False, True, (0,), True, True)
 RULES_TEXT = (
     '{"max_units": 8, "routings": ["hash"], "never_expires": [true, false], "can_shed": true, '
-    '"counts_tuples": false, "only_sizes": true, "preserved": [0], "is_ordered": true, "moves_tuples": true}'
+    '"counts_tuples": false, "only_sizes": true, "preserved": [0], "is_ordered": true, "moves_tuples": true, '
+    '"tasks": null}'
 )
 
 

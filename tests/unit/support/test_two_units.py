@@ -211,7 +211,7 @@ def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest
         for _ in run.epoch(batches, epoch * WINDOW):
             pass
         pages = sum(map(len, run.second.states[0].matched.values()))
-        sizes.append((run.first.counters[0].held, pages, len(run.second._stores[0][0]._blocks)))
+        sizes.append((run.first.counters[0].held, pages, len(run.second._stores[0]._blocks)))
     early, late = np.array(sizes[20:60]).max(axis=0), np.array(sizes[-40:]).max(axis=0)
     assert early.min() > 0
     assert (late <= 1.5 * early + 2).all()

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from thetastream.core.condition import Condition
 from thetastream.engine.handshake.query import HandshakeQuery, HandshakeState
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
+from thetastream.index.base import IndexSpec
 from thetastream.models.chain import Chain
 
 
@@ -32,6 +34,12 @@ class HandshakeSpec(HandshakeQuery):
     def with_model(self, model: Chain) -> "HandshakeSpec":
         """Return the same query under another model."""
         return replace(self, model=model)
+
+    def with_condition(
+        self, condition: Condition, indexes: tuple[IndexSpec, IndexSpec], archive_period_us: int | None
+    ) -> "HandshakeSpec":
+        """Return a join of another condition under the same model."""
+        return HandshakeSpec(condition, indexes, archive_period_us, self.model)
 
     def open(self, slot: int, state: HandshakeState, open_store: OpenStore) -> HandshakeWorker:
         """Open the worker at place ``slot``."""

@@ -10,6 +10,7 @@ from thetastream.engine.routing import Router
 from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.unit import Unit
+from thetastream.index.base import IndexSpec
 from thetastream.models.base import Model
 
 
@@ -49,6 +50,12 @@ class TwoStreamSpec:
     def with_model(self, model: Model) -> "TwoStreamSpec":
         """Return the same join under another model."""
         return replace(self, model=model)
+
+    def with_condition(
+        self, condition: Condition, indexes: tuple[IndexSpec, IndexSpec], archive_period_us: int | None
+    ) -> "TwoStreamSpec":
+        """Return a join of another condition under the same model."""
+        return TwoStreamSpec(UnitSpec(condition, indexes, archive_period_us), self.model)
 
     def open(self, slot: int, state: UnitState, open_store: OpenStore) -> Unit:
         """Open the unit ``slot``."""

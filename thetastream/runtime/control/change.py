@@ -21,6 +21,7 @@ from thetastream.runtime.control.handover import NOT_COUNTED, check_partners, ta
 from thetastream.runtime.control.plan import ControlPlan, Generation, Rules
 from thetastream.runtime.control.policies import find_model_obstacle
 from thetastream.runtime.control.request import Request
+from thetastream.runtime.control.tasks import change_tasks, find_endless
 
 LAST_OUTCOMES = 8
 """The number of requests whose outcome an offset keeps after their files have been removed."""
@@ -85,7 +86,7 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
     Raises
     ------
     QueryError
-        CANNOT_SCALE, MAX_UNITS, BAD_REQUEST, or the errors of the model.
+        CANNOT_SCALE, MAX_UNITS, BAD_REQUEST, TASKS, MAX_TASKS, or the errors of the model.
     """
     model = find_target(plan.target.model, request)
     factor = plan.shed_factor if request.shed_factor is None else float(request.shed_factor)
@@ -95,10 +96,11 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
     policy = plan.policy if request.policy is None else (request.policy or None)
     if policy is not None:
         _check_policy(str(policy["name"]), model)
-    is_same = (factor, policy) == (plan.shed_factor, plan.policy)
+    tasks = change_tasks(plan, request, rules.tasks)
+    is_same = (factor, policy, tasks) == (plan.shed_factor, plan.policy, plan.tasks)
     if model == plan.target.model and is_same:
         return plan
-    plan = replace(plan, shed_factor=factor, policy=policy)
+    plan = replace(plan, shed_factor=factor, policy=policy, tasks=tasks)
     if model == plan.target.model:
         return plan.advance()
     plan = replace(plan, coming=None)  # The request takes the place of the one before.
@@ -212,6 +214,7 @@ def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> 
     """Refuse that a unit leaves whose tuples neither expire nor move, because it would never drain."""
     if rules.moves_tuples:
         return
+    rules = replace(rules, never_expires=find_endless(plan.tasks, rules.never_expires))
     endless = [slot for generation in plan.membership for slot in _list_endless(generation, rules)]
     for slot in endless:
         if slot in leaving:

@@ -68,6 +68,14 @@ def list_awaited(plan: dict[str, Any]) -> set[tuple[int, int]]:
     return leaving | {(slot, version) for slot in handing_over}
 
 
+def list_columns(join: dict[str, Any]) -> list[set[str]]:
+    """List the columns of left and of right blocks that the join of an added task reads, as JSON."""
+    return [
+        {*spec["columns"], *spec["computed"], *(test["column"] for test in tests)}
+        for spec, tests in zip(join["sides"], join["tests"], strict=True)
+    ]
+
+
 def name_control(name: str) -> str:
     """Return the name of a control folder inside the folder of mailboxes."""
     return f"control-{name}"

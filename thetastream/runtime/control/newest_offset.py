@@ -19,8 +19,9 @@ from thetastream.core.records import decode
 from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch
 from thetastream.runtime.control.change import change_plan, list_moving
 from thetastream.runtime.control.files import ControlFolder
-from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan
+from thetastream.runtime.control.plan import ControlPlan, Rules, TaskRules, decode_plan
 from thetastream.runtime.control.request import Request
+from thetastream.runtime.control.tasks import list_running
 
 WAIT_S = 60.0
 """How long ``control`` waits for the first epoch of a query that has been started."""
@@ -86,6 +87,7 @@ class NewestOffset:
             "max_units": rules.max_units,
             "shed_factor": plan.shed_factor,
             "policy": None if plan.policy is None else dict(plan.policy),
+            "tasks": None if rules.tasks is None else self._describe_tasks(rules.tasks),
             "generations": generations,
             "coming": None
             if coming is None
@@ -96,6 +98,18 @@ class NewestOffset:
                 "waits_for": [slot for slot in plan.newest.slots if (slot, coming.since) not in marks],
             },
             "requests": {**outcomes, **waiting},
+        }
+
+    def _describe_tasks(self, rules: TaskRules) -> dict[str, Any]:
+        """Describe the tasks that run. One that has run from the beginning began in epoch 0."""
+        running = list_running(self.plan, rules.names)
+        beginnings = self.folder.find_beginnings(task.since for task in running)
+        return {
+            task.name: {
+                "since": beginnings.get(task.since, (None,))[0] if task.since else 0,
+                "on": None if task.join is None else task.join.on,
+            }
+            for task in running
         }
 
 

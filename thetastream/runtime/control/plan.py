@@ -1,6 +1,6 @@
 """The control plan: everything that may change while a query runs, as one small value.
 
-    ControlPlan = (version, membership, shed factor, policy)
+    ControlPlan = (version, membership, shed factor, policy, tasks)
 
 The *membership* is a list of generations. The newest generation stores new tuples. A tuple probes all
 generations, because older ones still hold tuples that it can join. If each tuple is answered at one unit, a
@@ -17,8 +17,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from thetastream.core.errors import QueryError
-from thetastream.core.records import decode
+from thetastream.core.records import decode, encode
 from thetastream.core.spans import Rows
+from thetastream.engine.running_tasks import RunningTask
 from thetastream.models import REGISTRY
 from thetastream.models.base import Model
 
@@ -64,6 +65,8 @@ class ControlPlan:
     not know."""
     policy: Mapping[str, Any] | None = None
     """The policy that changes the units, as plain values (``encode_policy``); None if there is none."""
+    tasks: tuple[RunningTask, ...] | None = None
+    """The join tasks that run; None for those of the program, which have run from the beginning."""
 
     @classmethod
     def begin(cls, model: Model) -> "ControlPlan":
@@ -98,6 +101,8 @@ def encode_plan(plan: ControlPlan) -> dict[str, Any]:
         later["arrived"] = plan.arrived
     if plan.policy is not None:
         later["policy"] = dict(plan.policy)
+    if plan.tasks is not None:
+        later["tasks"] = encode(plan.tasks)
     return {
         "version": plan.version,
         "membership": [_encode_generation(generation) for generation in plan.membership],
@@ -124,6 +129,20 @@ def _decode_generation(values: Mapping[str, Any]) -> Generation:
 
 
 @dataclass(frozen=True)
+class TaskRules:
+    """What a query of several join tasks allows, if tasks may be added and removed."""
+
+    most: int
+    """The largest number of tasks at once."""
+    names: tuple[str, ...]
+    """The tasks of the program."""
+    columns: tuple[tuple[str, ...], tuple[str, ...]]
+    """The columns of left and of right blocks. A task can read no others."""
+    results: tuple[tuple[str, ...], tuple[str, ...]]
+    """Those that results have. Results of all tasks have the same columns."""
+
+
+@dataclass(frozen=True)
 class Rules:
     """What a query allows, fixed when it starts."""
 
@@ -146,6 +165,8 @@ class Rules:
     moves_tuples: bool = False
     """Whether a unit that leaves can move its tuples to newer units. It moves tuples that never expire, and
     all tuples if the newest model asks for it."""
+    tasks: TaskRules | None = None
+    """What is allowed to change of the tasks; None if they stay as they are."""
 
 
 def encode_model(model: Model) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thetastream.core.errors import QueryError
+from thetastream.core.records import decode, encode
+from thetastream.engine.running_tasks import RunningTask
 from thetastream.models.base import Model, is_model
 from thetastream.runtime.control.plan import decode_model, encode_model
 from thetastream.runtime.control.policies import decode_policy
 
 FORMAT = 1
-_FIELDS = {"format", "sizes", "model", "shed_factor", "policy"}
+_FIELDS = {"format", "sizes", "model", "shed_factor", "policy", "add", "remove"}
 NO_POLICY: Mapping[str, Any] = {}
 """The value of ``Request.policy`` by which no policy is followed any more."""
 
@@ -47,6 +49,10 @@ class Request:
     """The share of arriving tuples to drop."""
     policy: Mapping[str, Any] | None = None
     """The policy that changes the units from now on, as plain values; ``NO_POLICY`` ends it."""
+    add: RunningTask | None = None
+    """A join task that runs from now on. The plan says since which version."""
+    remove: str | None = None
+    """The name of the join task that ends."""
 
     def __post_init__(self) -> None:
         if self.model is not None and not is_model(self.model):
@@ -69,6 +75,10 @@ class Request:
             values["shed_factor"] = self.shed_factor
         if self.policy is not None:
             values["policy"] = dict(self.policy)
+        if self.add is not None:
+            values["add"] = encode(self.add)
+        if self.remove is not None:
+            values["remove"] = self.remove
         return json.dumps(values)
 
     @classmethod
@@ -99,7 +109,26 @@ class Request:
             None if written is None else decode_model(written),
             values.get("shed_factor"),
             policy,
+            _read_task(values["add"]) if "add" in values else None,
+            _read_name(values["remove"]) if "remove" in values else None,
         )
+
+
+def _read_task(values: Any) -> RunningTask:
+    """Read a task, and everything that units will make of it."""
+    try:
+        task = decode(RunningTask, values)
+        if task.join is not None:
+            task.join.check()
+    except (ValueError, TypeError) as error:
+        raise QueryError("BAD_REQUEST", f"add must be a task, not {values!r:.200}: {error}") from error
+    return task
+
+
+def _read_name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise QueryError("BAD_REQUEST", f"remove must be the name of a task, not {value!r:.200}")
+    return value
 
 
 def _is_share(value: object) -> bool:

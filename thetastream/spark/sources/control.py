@@ -44,6 +44,7 @@ from thetastream.runtime.control.files import (
     ControlFolder,
     ControlLinks,
     list_awaited,
+    list_columns,
     list_generations,
 )
 from thetastream.spark.sources import identity, register_source
@@ -146,6 +147,7 @@ class ControlReader(IdentityReader):
                 # again.
                 return {**control, "begun": control["begun"] + 1, "partitions": self._first["partitions"]}
             self._check_slots(plan)
+            self._check_tasks(plan)
             folder.forget_later(plan["version"])
             self._is_checked = True
         requests = folder.list_requests()
@@ -220,6 +222,25 @@ class ControlReader(IdentityReader):
                 f"it is {max_units}",
             )
 
+    def _check_tasks(self, plan: dict[str, Any]) -> None:
+        """Refuse to go on without a task of the program that the plan has, or a column of an added task."""
+        rules, tasks = self._settings["rules"].get("tasks"), plan.get("tasks") or ()
+        for name, _, join in tasks:
+            if rules is None:
+                lacking = "max_tasks"
+            elif join is None:
+                lacking = "" if name in rules["names"] else "the task of this name"
+            else:
+                columns = zip(list_columns(join), rules["columns"], strict=True)
+                lacking = ", ".join(sorted(one for read, sent in columns for one in read - set(sent)))
+            if lacking:
+                refuse(
+                    "STATE_OF_ANOTHER_QUERY",
+                    "the tasks of the query have changed while it ran, and the task "
+                    f"{name!r} needs {lacking}; give max_tasks, and the tasks with which the query "
+                    "first started",
+                )
+
     def _load(self) -> bool:
         """Load what applies requests, in the background; return whether it is loaded."""
         if self._loading is None:
@@ -242,6 +263,7 @@ class ControlReader(IdentityReader):
             self._is_made = True
         plan = control["plan"] if is_first else before["plan"]
         self._check_slots(control["plan"])
+        self._check_tasks(control["plan"])
         folder.check(plan["version"])
         if not is_first and plan["version"] == control["plan"]["version"]:
             return []
@@ -277,7 +299,8 @@ class ControlReader(IdentityReader):
         folder = _open(control)
         folder.remove_requests(control["outcomes"])
         plan = control["plan"]
-        folder.clean(list_awaited(plan), (one["since"] for one in list_generations(plan)))
+        began = [one["since"] for one in list_generations(plan)]
+        folder.clean(list_awaited(plan), [*began, *(since for _, since, _ in plan.get("tasks") or ())])
 
 
 def make_control_reader(options: Mapping[str, str]) -> ControlReader:

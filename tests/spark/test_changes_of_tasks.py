@@ -1,0 +1,176 @@
+"""Tasks that are added to and removed from a running query of Spark, with a restart in the middle."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import thetastream as th
+from tests.support.streams import replay
+from tests.support.truth import truths
+
+COLUMNS = (
+    "id",
+    "timestamp_seconds(1700000000 + id) AS ts",
+    "CASE WHEN id % 9 <> 4 THEN CAST(id * 7 % 11 AS INT) END AS x",
+    "CASE WHEN id % 8 = 3 THEN double('NaN') WHEN id % 8 <> 5 THEN id * 5 % 13 / 4.0D END AS y",
+    "CASE WHEN id % 7 <> 2 THEN concat('long text ', id * 3 % 4) END AS s",
+    "CASE WHEN id % 10 <> 6 THEN date_from_unix_date(CAST(id % 3 AS INT)) END AS d",
+)
+PROGRAM: dict[str, dict[str, Any]] = {
+    "near": {"on": "abs(a.x - b.x) <= 1", "within": "30 seconds"},
+    "long": {"on": "a.y > 1 AND a.s = b.s AND length(concat(a.s, b.s)) + a.x > 26", "within": "20 seconds"},
+}
+ADDED: dict[str, dict[str, Any]] = {
+    # Its keys are the first bytes of texts: their hashes are computed for other tuples only.
+    "text": {"on": "a.s = b.s AND a.x <> 3 AND 1 <= b.x AND a.y > 0.75", "within": "20 seconds"},
+    "floats": {
+        "on": "a.y BETWEEN b.y - 0.5 AND b.y + 0.5 AND a.s <= b.s AND b.y >= 1",
+        "within": "9 seconds",
+    },
+    # The filter and the hash are those of a task of the program.
+    "same": {"on": "a.y > 1 AND a.s = b.s AND a.d = DATE'1970-01-02'", "within": "25 seconds"},
+}
+
+
+class Changing:
+    """A query over files of ids, and the ids that the streams have when a task begins or ends."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.frame = spark.range(2000).selectExpr(*COLUMNS).localCheckpoint()
+        self.streams = {alias: replay(self.frame, [[]], folder, by_key=True) for alias in "ab"}
+        self.sources = sorted(folder.glob("stream-*"))
+        self.found: dict[str, Counter[Any]] = {}
+        self.n = 0
+        self.query: Any = None
+
+    def join_many(self, tasks: dict[str, Any] = PROGRAM, **settings: Any) -> th.types.JoinTasks:
+        marked = {alias: frame.withWatermark("ts", "5 seconds") for alias, frame in self.streams.items()}
+        return th.join_many(marked, tasks, mailbox=str(self.folder / "box"), **settings)
+
+    def start(self, joined: th.types.JoinTasks) -> Any:
+        def collect(batch: DataFrame, epoch: int) -> None:
+            for name, part in joined.split(batch.persist()).items():
+                pairs = map(tuple, part.select("a.id", "b.id").collect())
+                self.found.setdefault(name, Counter()).update(pairs)
+
+        writer = joined.together.writeStream.foreachBatch(collect)
+        self.query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
+        return self.query
+
+    def feed(self, n: int) -> None:
+        """Write the next file of each stream, and wait until it has been read."""
+        for source in self.sources:
+            path = source / f".epoch-{self.n + 1:05}.csv"  # Spark does not read names that begin with a dot.
+            path.write_text("".join(f"{row}\n" for row in range(self.n, self.n + n)))
+            path.rename(source / path.name[1:])
+        self.n += n
+        self.query.processAllAvailable()
+
+    def wait(self, request: str) -> dict[str, Any]:
+        """Wait until a request has been accepted, and no epoch runs; return the tasks."""
+        while th.control(self.query).status()["requests"].get(request) != "accepted":
+            assert self.query.exception() is None
+        self.query.processAllAvailable()
+        tasks: dict[str, Any] = th.control(self.query).status()["tasks"]
+        return tasks
+
+    def expect(self, task: dict[str, Any], began: int, ended: int) -> Counter[Any]:
+        """Find the pairs of a task among the tuples with the ids [began, ended)."""
+        frame = self.frame.where(f"id >= {began} AND id < {ended}")
+        seconds = int(task["within"].split()[0])
+        on = f"({task['on']}) AND abs(unix_seconds(a.ts) - unix_seconds(b.ts)) <= {seconds}"
+        return truths(frame, frame, [on])[0]
+
+
+@pytest.mark.usefixtures("only_epochs_with_rows")
+def test_tasks_begin_and_end_and_a_restart_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    run = Changing(spark, tmp_path)
+    joined = run.join_many(model=th.Biclique((1, 1)), max_tasks=4, max_units=5)
+    run.start(joined)
+    run.feed(60)
+    # 1. Add two tasks.
+    for name in ("text", "floats"):
+        tasks = run.wait(joined.add(run.query, name, **ADDED[name]))
+        assert tasks[name]["on"] == ADDED[name]["on"]
+    assert list(tasks) == ["near", "long", "text", "floats"]
+    assert 0 < tasks["text"]["since"] < tasks["floats"]["since"]
+    with pytest.raises(th.QueryError, match=r"MAX_TASKS.*4 tasks run"):
+        joined.add(run.query, "same", **ADDED["same"])
+    run.feed(60)
+    epoch = next(one for one in reversed(th.metrics(run.query)) if one["received"])
+    assert epoch["tasks"]["text"]["matched"] > 0
+    # 2. Change the units, remove a task of the program, and start again from another process as it were.
+    run.wait(th.control(run.query).scale(units=(2, 1)))
+    run.feed(40)
+    assert "long" not in run.wait(joined.remove(run.query, "long"))
+    run.feed(20)
+    run.query.stop()
+    request = run.join_many(model=th.Biclique((1, 1)), max_tasks=4).add(
+        tmp_path / "checkpoint", "same", **ADDED["same"]
+    )
+    joined = run.join_many(model=th.Biclique((1, 1)), max_tasks=4, max_units=5)
+    run.start(joined)
+    run.wait(request)
+    run.feed(40)
+    # 3. A task of the program begins again, in the place of one that was added.
+    run.wait(joined.remove(run.query, "text"))
+    run.wait(joined.add(run.query, "long"))
+    run.feed(60)
+    run.query.stop()
+    wanted = {
+        "near": run.expect(PROGRAM["near"], 0, 280),
+        "long": run.expect(PROGRAM["long"], 0, 160) + run.expect(PROGRAM["long"], 220, 280),
+        "text": run.expect(ADDED["text"], 60, 220),
+        "floats": run.expect(ADDED["floats"], 60, 280),
+        "same": run.expect(ADDED["same"], 180, 280),
+    }
+    assert run.found == wanted
+    assert all(sum(pairs.values()) > 30 for pairs in wanted.values())
+    # 4. The changed tasks need max_tasks.
+    with pytest.raises(StreamingQueryException, match=r"\[STATE_OF_ANOTHER_QUERY\].*give max_tasks"):
+        run.start(run.join_many(model=th.Biclique((1, 1)), max_units=5)).processAllAvailable()
+
+
+@th.predicate(a=["id"], b=["id"])
+def earlier(a, b):
+    return pc.less(a.id, b.id)
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ({"on": "a.x + 1 > b.x * 2"}, "does not compute"),
+        ({"on": "a.x = b.x AND length(a.s) > 3"}, r"length\(a\.s\) > 3"),
+        ({"on": "a.x = b.x AND a.x + b.x > 3"}, r"a\.x \+ b\.x > 3"),
+        ({"on": "hash(a.s) = b.x"}, r"hash\(a\.s\)"),
+        ({"on": "a.x = b.x AND a.d > DATE'1970-01-01' - INTERVAL 1 DAY AND b.s > 'a'"}, r"b\.s > 'a'"),
+        ({"on": ["a.x = b.x", earlier]}, "the comparison earlier"),
+        ({"on": "levenshtein(a.s, b.s) < 3"}, "levenshtein"),
+    ],
+)
+def test_what_the_exchange_does_not_send_is_refused_by_name(
+    spark: SparkSession, tmp_path: Path, task: dict[str, Any], words: str
+) -> None:
+    joined = Changing(spark, tmp_path).join_many(max_tasks=3)
+    with pytest.raises(th.QueryError, match=rf"CANNOT_ADD_TASK.*{words}.*from the beginning"):
+        joined._write({**task, "within": "5 seconds"})
+
+
+def test_mistakes_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    run = Changing(spark, tmp_path)
+    with pytest.raises(th.QueryError, match=r"MAX_TASKS.*from 1 to 256, not 0"):
+        run.join_many(max_tasks=0)
+    with pytest.raises(th.QueryError, match=r"MAX_TASKS.*at least 2, the number of tasks, not 1"):
+        run.join_many(max_tasks=1)
+    joined = run.join_many(max_tasks=3)
+    assert "tasks may be added and removed, 3 at once; all tuples are sent" in joined.explain()
+    with pytest.raises(th.QueryError, match=r"UNKNOWN_COLUMN.*nope"):
+        joined._write({"on": "a.nope = b.x", "within": "5 seconds"})
+    with pytest.raises(th.QueryError, match=r"TASKS.*started with max_tasks"):
+        run.join_many()._write(ADDED["text"])
