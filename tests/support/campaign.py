@@ -42,7 +42,10 @@ from tests.support.table_job import TableJob
 FILES, ROWS = 120, 150
 STARTS = 12
 """Starts of a join that are struck. Later starts run to the end, so that each case ends."""
+PATIENCE_S = 600
+"""The longest time in which a query must commit the next epochs or end."""
 WENT_ON = "the query went on"
+STOOD_STILL = "the query stood still"
 CLUSTER = "local-cluster[2,1,700]"
 JOBS: dict[str, tuple[type[Job], dict[str, Any]]] = {
     "inner": (Job, {}),
@@ -148,16 +151,22 @@ def strike(target: Target, weights: dict[str, int], gap_s: float) -> list[tuple[
         time.sleep(target.chance.uniform(0, gap_s))
         name = target.chance.choices([*weights], [*weights.values()])[0]
         if target.process.poll() is None and FAULTS[name](target):
-            wait_for_commits(target, 2)
-            points.append((name, describe_end(target)))
+            points.append((name, describe_end(target) if wait_for_commits(target, 2) else STOOD_STILL))
     return points
 
 
-def wait_for_commits(target: Target, number: int) -> None:
-    """Wait until a join has committed this many more epochs, or has ended."""
-    last = epochs(target.job.checkpoint, "commits") + number
+def wait_for_commits(target: Target, number: int) -> bool:
+    """Wait until a join has committed this many more epochs, or has ended.
+
+    A join that does neither is killed; then it returns False.
+    """
+    last, end = epochs(target.job.checkpoint, "commits") + number, time.monotonic() + PATIENCE_S
     while target.process.poll() is None and epochs(target.job.checkpoint, "commits") < last:
+        if time.monotonic() > end:
+            kill_group(target.process)
+            return False
         time.sleep(0.1)
+    return True
 
 
 def describe_end(target: Target) -> str:

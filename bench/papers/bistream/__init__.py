@@ -42,5 +42,6 @@ FIGURES = (
     "scaling",
     "aggregate_throughput",
     "aggregate_bandwidth",
+    "cost_by_size",
 )
 QUICK_SCALE = 0.02
