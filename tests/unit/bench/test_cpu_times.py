@@ -61,7 +61,7 @@ def test_a_process_that_has_ended_still_counts() -> None:
     subprocess.run([sys.executable, "-c", BURN], check=True)
     spent = measure_cpu().since(before)
     assert spent.ended_s >= 0.25
-    assert spent.driver_s >= spent.ended_s
+    assert spent.driver_s >= spent.ended_s - 1e-9  # Sums of ticks have errors of rounding.
     # The JVM of other tests may be alive, and compile.
     assert spent.executors_s == 0
 
