@@ -1,11 +1,15 @@
 """The campaign of faults: a few points on Spark, and how a campaign goes on after an interruption."""
 
+import random
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support import campaign
-from tests.support.campaign import WENT_ON, Case, run_campaign, run_case, write_table
+from tests.support.campaign import STOOD_STILL, WENT_ON, Case, run_campaign, run_case, strike, write_table
+from tests.support.faults import Job
+from tests.support.live_faults import Target
 
 
 @pytest.mark.slow
@@ -50,3 +54,20 @@ def test_processes_share_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cases = run_campaign(tmp_path, 4)
     assert others == [1, 2, 3]
     assert [case.seed for case in cases] == [1, 2, 3, 0]
+
+
+def test_a_join_that_neither_goes_on_nor_ends_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "PATIENCE_S", 0.3)
+    monkeypatch.setitem(campaign.FAULTS, "clock jumps", lambda target: True)
+    monkeypatch.setattr(campaign, "epochs", lambda folder, log: 0)
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    target = Target(Job(str(tmp_path)), process, StrikesEarly())
+    assert strike(target, {"clock jumps": 1}, 0.0) == [("clock jumps", STOOD_STILL)]
+    assert process.poll() == -9
+
+
+class StrikesEarly(random.Random):
+    def random(self) -> float:
+        return 0.0
