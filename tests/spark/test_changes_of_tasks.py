@@ -1,5 +1,7 @@
 """Tasks that are added to and removed from a running query of Spark, with a restart in the middle."""
 
+import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
 from tests.support.streams import replay
-from tests.support.truth import truths
+from tests.support.truth import made, truths
+from thetastream.core.condition import Domain
+from thetastream.core.sides import Side
+from thetastream.spark.dataflow.exchange import select_block_columns
 
 COLUMNS = (
     "id",
@@ -137,6 +142,20 @@ def test_tasks_begin_and_end_and_a_restart_changes_nothing(spark: SparkSession, 
         run.start(run.join_many(model=th.Biclique((1, 1)), max_units=5)).processAllAvailable()
 
 
+def test_a_hash_that_another_conjunct_compares_too_stays_a_key(spark: SparkSession, tmp_path: Path) -> None:
+    """The hash is a key of the program, but for few tuples only, so the equality compares first bytes."""
+    program = {"hash": {"on": "hash(a.s) <= b.x", "within": "5 seconds"}}
+    joined = Changing(spark, tmp_path).join_many(program, max_tasks=2)
+    task = {"on": "a.s = b.s AND hash(a.s) <= b.x", "within": "5 seconds"}
+    written = joined._write(task)
+    written.check()
+    (equality,), (bound,) = written.equalities, written.dimensions
+    assert written.sides[0].keys[equality.left].domain is Domain.TEXT
+    (place,) = bound.list_keys(Side.LEFT)
+    assert place != equality.left
+    assert written.sides[0].keys[place].column in written.sides[0].computed
+
+
 @th.predicate(a=["id"], b=["id"])
 def earlier(a, b):
     return pc.less(a.id, b.id)
@@ -152,6 +171,7 @@ def earlier(a, b):
         ({"on": "a.x = b.x AND a.d > DATE'1970-01-01' - INTERVAL 1 DAY AND b.s > 'a'"}, r"b\.s > 'a'"),
         ({"on": ["a.x = b.x", earlier]}, "the comparison earlier"),
         ({"on": "levenshtein(a.s, b.s) < 3"}, "levenshtein"),
+        ({"on": "a.y < b.y + double('Infinity')"}, "a bound that is no number"),
     ],
 )
 def test_what_the_exchange_does_not_send_is_refused_by_name(
@@ -172,5 +192,72 @@ def test_mistakes_are_named(spark: SparkSession, tmp_path: Path) -> None:
     assert "tasks may be added and removed, 3 at once; all tuples are sent" in joined.explain()
     with pytest.raises(th.QueryError, match=r"UNKNOWN_COLUMN.*nope"):
         joined._write({"on": "a.nope = b.x", "within": "5 seconds"})
+    changing = th.changes(run.frame.selectExpr("*", "1 AS w"), sign="w")
+    with pytest.raises(th.QueryError, match=r"CANNOT_ADD_TASK.*has deletes.*leave max_tasks out"):
+        th.join_many({"a": changing, "b": run.frame}, {"same": ADDED["same"]}, max_tasks=2)
     with pytest.raises(th.QueryError, match=r"TASKS.*started with max_tasks"):
         run.join_many()._write(ADDED["text"])
+
+
+VALUES = {
+    "x INT": ["0", "3", "-2147483648", "2147483647"],
+    "n BIGINT": ["0", "9007199254740992", "9007199254740993", "-9223372036854775808"],
+    "f FLOAT": ["0.1", "-0.0", "double('NaN')", "double('Infinity')", "16777216"],
+    "y DOUBLE": ["0.1", "-0.0", "double('NaN')", "9007199254740992", "double('-Infinity')"],
+    "p DECIMAL(10,2)": ["0.1", "3"],
+    "s STRING": ["''", "'a'", "'A'", "'b'", "'a '"],
+    "c STRING COLLATE UTF8_LCASE": ["'a'", "'A'", "'b'"],
+    "t BOOLEAN": ["true", "false"],
+    "d DATE": ["DATE'1969-12-31'", "DATE'2024-02-29'"],
+    "at TIMESTAMP": ["TIMESTAMP'2024-02-29 00:00:00'"],
+    "w BINARY": ["X'61'"],
+}
+DECIDED = (
+    *("x = 3", "3 <> x", "x BETWEEN 0 AND 5", "x IS NOT NULL", "NOT x > 0", "x > 2.5D", "x < 3000000000"),
+    *("n > 9007199254740992", "n = 9007199254740992D", "n >= -9223372036854775808", "x <> 0 AND x <> 3"),
+    *("f > 0.1", "f > 0.1D", "f >= 0", "f = 0", "f <> 0", "f <= 1e308", "f < 16777217"),
+    *("y > 0.1", "y = 0.1", "y >= 0", "0.1F < y", "y <> 0", "y <= 1e308", "y = 9007199254740993"),
+    *("s = 'a'", "s <> 'a'", "'' = s", "NOT s = 'b'", "t", "t = true", "t <> false", "t > false"),
+    *("d = DATE'2024-02-29'", "d < DATE'1970-01-01'", "at IS NOT NULL", "w IS NOT NULL", "c IS NOT NULL"),
+    "p IS NOT NULL",
+)
+"""Filters of one stream that units decide."""
+REFUSED = (
+    *("x <> n", "f = 0.1F", "y < double('NaN')", "y <= double('Infinity')", "x = NULL", "x <=> 3", "s > 'a'"),
+    *("c = 'A'", "p > 0.1", "x > 2.5", "at > TIMESTAMP'2024-01-01 00:00:00'", "w = X'61'", "x IS NULL"),
+    *("x IN (0, 3)", "s LIKE 'a%'", "x + 1 > 3", "d = '2024-02-29'", "t IS TRUE", "NOT t", "y = x"),
+    *("NOT (x = 0 OR x = 3)", "x NOT BETWEEN 0 AND 2", "s <=> 'a'"),
+)
+"""Filters that they do not decide."""
+
+
+def test_units_decide_filters_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    rng, casts = random.Random(7), [(*one.split(" ", 1), [*cells, "NULL"]) for one, cells in VALUES.items()]
+    rows = [
+        f"SELECT {i} AS id, timestamp_seconds({i}) AS ts, "
+        + ", ".join(f"CAST({rng.choice(cells)} AS {kind}) AS {name}" for name, kind, cells in casts)
+        for i in range(90)
+    ]
+    frame = made(spark, rows)
+    streams = {alias: replay(frame, [[]], tmp_path).withWatermark("ts", "5 seconds") for alias in "ab"}
+    same = {"on": "a.id = b.id", "within": "5 seconds"}
+    joined = th.join_many(streams, {"same": same}, mailbox=str(tmp_path), max_tasks=2)
+    blocks = select_block_columns(joined._shared.sides[0], frame).toArrow().combine_chunks().to_batches()[0]
+    ids = blocks.column(joined._shared.inputs[0].carried[0].block_column).to_pylist()
+    refused, wrong = [], []
+    for text in (*DECIDED, *REFUSED):
+        condition = re.sub(r"\b([xnfypsctdw]|at)\b(?!')", r"a.\1", text)
+        try:
+            written = joined._write({**same, "on": f"a.id = b.id AND ({condition})"})
+        except th.QueryError as error:
+            refused.append((error.condition, text))
+            continue
+        passes = [True] * len(ids)
+        for test in written.tests[0]:
+            decided = test.decide(blocks.column(test.column))
+            passes = [bool(one and other) for one, other in zip(passes, decided, strict=True)]
+        found = sorted(one for one, is_in in zip(ids, passes, strict=True) if is_in)
+        if found != sorted(row.id for row in frame.where(text).collect()):
+            wrong.append(text)
+    assert not wrong
+    assert refused == [("CANNOT_ADD_TASK", text) for text in REFUSED]

@@ -40,6 +40,7 @@ _COMPARE = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
+_ORDERS = ("=", "<", "<=", ">", ">=")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,15 @@ class ColumnTest:
     """The constant. A text is compared by its bytes."""
     is_flag: bool = False
     """Whether the column says of each tuple whether it passes filters."""
+
+    def check(self) -> None:
+        """Check that the operator and the constant fit each other; raise ValueError if not."""
+        if self.op is None:
+            return
+        is_text = self.domain is None and isinstance(self.value, str) and self.op in ("=", "<>")
+        is_number = self.domain in (Domain.INT, Domain.FLOAT) and isinstance(self.value, int | float)
+        if self.op not in _COMPARE or not (is_text or is_number):
+            raise ValueError(f"units cannot decide {self}")
 
     def decide(self, column: pa.Array) -> npt.NDArray[np.bool_]:
         """Return for each value whether the condition is true. It is not true for NULL."""
@@ -106,8 +116,8 @@ class WrittenCheck:
         """Return the predicate."""
         left, right = self.columns
         compare = self.band or self.order
-        if compare is None:
-            raise ValueError("a check must have a band or an order")
+        if compare is None or (self.order is not None and self.order.op not in (*_ORDERS, "<=>")):
+            raise ValueError("a check must have a band, or an order of two values")
         columns = (((VALUE, left),), ((VALUE, right),))
         return PythonPredicate(self.name, compare, ("left", "right"), columns)
 
@@ -176,6 +186,8 @@ class WrittenJoin:
         ValueError
         """
         condition, has_window = self.condition, self.window is not None
+        for test in (*self.tests[0], *self.tests[1]):
+            test.check()
         for side, spec in zip(Side, self.sides, strict=True):
             read = {key.column for key in spec.keys} | (
                 {spec.time.column} if spec.time is not None else set()

@@ -11,6 +11,7 @@ condition behind it. So each part of the task must be one of these:
     residuals       a comparison that units decide exactly
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -25,6 +26,7 @@ from thetastream.conditions.tokens import parse
 from thetastream.core.columns import SIGN
 from thetastream.core.condition import Condition, Domain, ExactBand, ExactOrder, Key
 from thetastream.core.errors import QueryError
+from thetastream.core.records import encode
 from thetastream.core.sides import Side
 from thetastream.engine.running_tasks import ColumnTest, WrittenCheck, WrittenIndex, WrittenJoin
 from thetastream.families.tasks import Filters, Guards, PlanOfTask, TasksPlan, rename_keys
@@ -62,19 +64,11 @@ def write_task(shared: TasksPlan, plan: PlanOfTask) -> WrittenJoin:
     lacking += others
     if any(index.shape.name not in REGISTRY for index in physical.indexes):
         lacking.append(f"the index {physical.indexes[0].shape.name}")
-    if lacking:
-        listed = "; ".join(dict.fromkeys(lacking))
-        raise QueryError(
-            "CANNOT_ADD_TASK",
-            "a task that is added can use only what the running query sends, and it does not compute "
-            f"{listed}. Add these values as columns of a stream before th.join_many, or give the task to "
-            "th.join_many from the beginning",
-        )
-    condition = physical.condition
     left, right = (
         WrittenIndex(index.shape.name, index.equalities, index.dimensions) for index in physical.indexes
     )
-    return WrittenJoin(
+    condition = physical.condition
+    written = WrittenJoin(
         plan.facts.condition,
         condition.sides,
         (left, right),
@@ -86,6 +80,19 @@ def write_task(shared: TasksPlan, plan: PlanOfTask) -> WrittenJoin:
         physical.archive_period_us,
         (tests[0], tests[1]),
     )
+    try:
+        json.dumps(encode(written), allow_nan=False)
+    except ValueError:
+        lacking.append("a bound that is no number")
+    if lacking:
+        listed = "; ".join(dict.fromkeys(lacking))
+        raise QueryError(
+            "CANNOT_ADD_TASK",
+            "a task that is added can use only what the running query sends, and it does not compute "
+            f"{listed}. Add these values as columns of a stream before th.join_many, or give the task to "
+            "th.join_many from the beginning",
+        )
+    return written
 
 
 def _compare_bytes(plan: PhysicalPlan, shared: TasksPlan) -> PhysicalPlan:
@@ -96,25 +103,41 @@ def _compare_bytes(plan: PhysicalPlan, shared: TasksPlan) -> PhysicalPlan:
     for number, columns in plan.hashed:
         if not any(list(_find_missing_keys(plan.sides[side], shared.guards[side])) for side in Side):
             return plan
-        equality = plan.condition.equalities[number]
-        sides, specs = list(plan.sides), list(plan.condition.sides)
-        for side, place in zip(Side, (equality.left, equality.right), strict=True):
-            keys = list(specs[side].keys)
-            hashed = keys[place].column
-            keys[place] = Key(columns[side], Domain.TEXT)
-            kept = {key.column for key in keys}
-            specs[side] = replace(
-                specs[side],
-                keys=tuple(keys),
-                computed=tuple(one for one in specs[side].computed if one != hashed or one in kept),
-            )
-            sides[side] = replace(
-                sides[side],
-                computed=tuple(one for one in sides[side].computed if one[0] != hashed or one[0] in kept),
-            )
-        condition = replace(plan.condition, sides=(specs[0], specs[1]))
-        plan = replace(plan, sides=(sides[0], sides[1]), condition=condition)
+        left = _key_by_bytes(plan, number, Side.LEFT, columns[Side.LEFT])
+        plan = _key_by_bytes(left, number, Side.RIGHT, columns[Side.RIGHT])
     return plan
+
+
+def _key_by_bytes(plan: PhysicalPlan, number: int, side: Side, column: str) -> PhysicalPlan:
+    """Return the plan in which one equality compares the first bytes of a column of one side.
+
+    Another part of the condition may compare the hash too. Then it stays, and the column is one more key.
+    """
+    condition = plan.condition
+    places = [(one.left, one.right)[side] for one in condition.equalities]
+    place, others = places[number], [*places[:number], *places[number + 1 :]]
+    others += [key for one in condition.dimensions for key in one.list_keys(side)]
+    spec, key = condition.sides[side], Key(column, Domain.TEXT)
+    hashed, keys = spec.keys[place].column, list(spec.keys)
+    if place in others:
+        place = len(keys)
+        keys.append(key)
+    else:
+        keys[place] = key
+    read = {one.column for one in keys}
+    equalities = list(condition.equalities)
+    left, right = (place, equalities[number].right) if side is Side.LEFT else (equalities[number].left, place)
+    equalities[number] = replace(equalities[number], left=left, right=right)
+    specs, sides = list(condition.sides), list(plan.sides)
+    specs[side] = replace(
+        spec, keys=tuple(keys), computed=tuple(one for one in spec.computed if one != hashed or one in read)
+    )
+    sides[side] = replace(
+        sides[side],
+        computed=tuple(one for one in sides[side].computed if one[0] != hashed or hashed in read),
+    )
+    condition = replace(condition, sides=(specs[0], specs[1]), equalities=tuple(equalities))
+    return replace(plan, sides=(sides[0], sides[1]), condition=condition)
 
 
 def _find_missing_keys(side: SidePlan, guards: Guards) -> Iterator[str]:
@@ -152,7 +175,10 @@ def _write_test(one: Filter, stream: Stream, resolver: Resolver) -> list[ColumnT
     if one.required is not None:
         column = find_column(parse(one.required), stream, resolver.is_case_sensitive)
         return None if column is None else [ColumnTest(blocks[column])]
-    phrase = parse(one.text)
+    phrase = parse(one.text).bare()
+    if [token.keyword for token in phrase.tokens[-3:]] == ["IS", "NOT", "NULL"]:
+        column = find_column(phrase.slice(0, -3), stream, resolver.is_case_sensitive)
+        return None if column is None else [ColumnTest(blocks[column])]
     column = find_column(phrase, stream, resolver.is_case_sensitive)
     if column is not None:
         is_boolean = stream.type_of(column) == "boolean"

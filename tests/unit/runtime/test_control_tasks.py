@@ -1,6 +1,7 @@
 """Tasks that are added to and removed from a running query: the plan, and random schedules against the nested
 loop."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.changing_tasks import run_changing_tasks
+from tests.support.changing_tasks import TASK_RULES, run_changing_tasks
 from tests.support.control_runs import TasksRun
-from tests.support.controlled import TASKS, TASKS_ON_A_CHAIN
-from thetastream.core.errors import StateError
-from thetastream.engine.running_tasks import RunningTask
+from tests.support.controlled import CONDITION, RULES, SIDES, TASKS, TASKS_ON_A_CHAIN
+from thetastream.core.errors import QueryError, StateError
+from thetastream.engine.running_tasks import ColumnTest, RunningTask, WrittenIndex, WrittenJoin
 from thetastream.models import Biclique, Chain
+from thetastream.runtime.control.change import change_plan
+from thetastream.runtime.control.plan import ControlPlan, decode_plan, encode_plan
 from thetastream.runtime.control.request import Request
+
+OPEN_RULES = replace(RULES, routings=(), tasks=TASK_RULES)
 
 
 @pytest.mark.parametrize("kind", [TASKS, TASKS_ON_A_CHAIN])
@@ -105,3 +110,97 @@ def test_a_checkpoint_with_other_tasks_needs_them(tmp_path: Path, monkeypatch: p
         run.spark.start()
         with pytest.raises(StateError, match=rf"STATE_OF_ANOTHER_QUERY.* needs {lacking}; give max_tasks"):
             run.spark.log_offset()
+
+
+NEAR = WrittenJoin("near", CONDITION.sides, (WrittenIndex("scan"),) * 2, window=CONDITION.window)
+
+
+def change(plan: ControlPlan, **changes: Any) -> ControlPlan:
+    return change_plan(plan, Request(**changes), OPEN_RULES)
+
+
+def test_the_plan_lists_the_tasks_that_run() -> None:
+    plan = ControlPlan.begin(Biclique((1, 1)))
+    added = change(plan, add=RunningTask("near", join=NEAR))
+    assert added.tasks == (RunningTask("wide"), RunningTask("narrow"), RunningTask("near", 1, NEAR))
+    # The same request again changes nothing.
+    assert change(added, add=RunningTask("near", join=NEAR)) is added
+    assert change(plan, add=RunningTask("wide")) is plan
+    again = change(change(added, remove="wide"), add=RunningTask("wide"))
+    assert again.tasks == (RunningTask("narrow"), RunningTask("near", 1, NEAR), RunningTask("wide", 3))
+    assert decode_plan(json.loads(json.dumps(encode_plan(again)))) == again
+
+
+@pytest.mark.parametrize(
+    ("changes", "condition", "words"),
+    [
+        ({"remove": "near"}, "TASKS", "no task 'near' runs, only 'wide', 'narrow'"),
+        ({"add": RunningTask("near")}, "TASKS", "the program has no task 'near'"),
+        ({"add": RunningTask("wide", join=NEAR)}, "TASKS", "another condition runs already"),
+        (
+            {"add": RunningTask("near", join=replace(NEAR, tests=((ColumnTest("z"),), ())))},
+            "BAD_REQUEST",
+            "reads z, which no block",
+        ),
+        (
+            {
+                "add": RunningTask(
+                    "near", join=replace(NEAR, sides=(replace(SIDES[0], columns=("id",)), SIDES[1]))
+                )
+            },
+            "BAD_REQUEST",
+            "have other columns",
+        ),
+    ],
+)
+def test_a_request_that_does_not_fit_is_refused(changes: Any, condition: str, words: str) -> None:
+    with pytest.raises(QueryError, match=rf"{condition}.*{words}"):
+        change(ControlPlan.begin(Biclique((1, 1))), **changes)
+
+
+def test_a_query_keeps_a_task_and_has_no_more_than_the_most() -> None:
+    plan = ControlPlan.begin(Biclique((1, 1)))
+    one = change(plan, remove="wide")
+    with pytest.raises(QueryError, match=r"TASKS.*at least one task"):
+        change(one, remove="narrow")
+    with pytest.raises(QueryError, match=r"TASKS.*name 'wide' is that of a task of the program"):
+        change(one, add=RunningTask("wide", join=NEAR))
+    for name in "ab":
+        plan = change(plan, add=RunningTask(name, join=NEAR))
+    with pytest.raises(QueryError, match=r"MAX_TASKS.*4 tasks run"):
+        change(plan, add=RunningTask("c", join=NEAR))
+    with pytest.raises(QueryError, match=r"TASKS.*started with max_tasks"):
+        change_plan(plan, Request(remove="a"), RULES)
+
+
+def test_units_stay_while_a_task_stores_tuples_for_ever() -> None:
+    plan = ControlPlan.begin(Biclique((2, 1)))
+    endless = change(plan, add=RunningTask("near", join=replace(NEAR, window=None)))
+    with pytest.raises(QueryError, match=r"CANNOT_SCALE.*unit 1 cannot leave"):
+        change(endless, sizes={"units": (1, 1)})
+    assert change(change(endless, remove="near"), sizes={"units": (1, 1)}).leaving == {1: 3}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"indexes": [{"shape": "no shape"}] * 2},
+        {"indexes": [{"shape": "hash", "equalities": [3]}] * 2},
+        {"equalities": [{"left": 7, "right": 0}]},
+        {"checks": [{"name": "x", "columns": ["k", "k"]}]},
+        {"checks": [{"name": "x", "columns": ["z", "k"], "order": {"op": "<"}}]},
+        {"tests": [[{"column": 3}], []]},
+        {"same": [["z", "k"]]},
+        {"checks": [{"name": "x", "columns": ["k", "k"], "order": {"op": "~"}}]},
+        {"tests": [[{"column": "k", "op": "~", "domain": "int", "value": 1}], []]},
+        {"tests": [[{"column": "k", "op": "=", "domain": "int", "value": "1"}], []]},
+        {"tests": [[{"column": "k", "op": "<", "value": "1"}], []]},
+        {"sides": []},
+    ],
+    ids=str,
+)
+def test_a_request_whose_task_no_unit_could_run_is_refused(damage: dict[str, Any]) -> None:
+    values = json.loads(Request(add=RunningTask("near", join=NEAR)).write())
+    values["add"][2] |= damage
+    with pytest.raises(QueryError, match="BAD_REQUEST"):
+        Request.read(json.dumps(values))
