@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
-from tests.support.streams import replay
+from tests.support.streams import add_ids, replay
 from tests.support.truth import made, truths
 from thetastream.core.condition import Domain
 from thetastream.core.sides import Side
@@ -71,9 +71,7 @@ class Changing:
     def feed(self, n: int) -> None:
         """Write the next file of each stream, and wait until it has been read."""
         for source in self.sources:
-            path = source / f".epoch-{self.n + 1:05}.csv"  # Spark does not read names that begin with a dot.
-            path.write_text("".join(f"{row}\n" for row in range(self.n, self.n + n)))
-            path.rename(source / path.name[1:])
+            add_ids(source, range(self.n, self.n + n))
         self.n += n
         self.query.processAllAvailable()
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
 from tests.support import oracle
-from tests.support.streams import replay
+from tests.support.streams import add_ids, replay
 
 ON = {
     2: "abs(a.x - b.x) <= 1 AND a.id <> b.id",
@@ -70,9 +70,7 @@ class Controlled:
     def write(self, n: int) -> None:
         """Write the next file of each stream."""
         for source in self.sources:
-            path = source / f".epoch-{self.n + 1:05}.csv"  # Spark does not read names that begin with a dot.
-            path.write_text("".join(f"{row}\n" for row in range(self.n, self.n + n)))
-            path.rename(source / path.name[1:])
+            add_ids(source, range(self.n, self.n + n))
         self.n += n
 
     def run_until(self, is_done: Any, n: int = 40) -> dict[str, Any]:

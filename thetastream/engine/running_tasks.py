@@ -207,11 +207,6 @@ class WrittenJoin:
             for place in index.dimensions:
                 _check_place(place, len(condition.dimensions), may_be_time=has_window)
 
-    def list_columns(self, side: Side) -> set[str]:
-        """List the block columns of one stream that the task reads."""
-        spec = self.sides[side]
-        return {*spec.columns, *spec.computed, *(test.column for test in self.tests[side])}
-
 
 class RunningTask(NamedTuple):
     """A task of the control plan."""

@@ -152,21 +152,18 @@ def _write_filters(
     filters: Filters, guards: Guards, stream: Stream, resolver: Resolver
 ) -> tuple[list[ColumnTest], list[str]]:
     """Write the filters of a stream as tests that units decide. Returns the texts of the others too."""
-    tests, missing = [], []
-    flags = [(guard, column) for guard, column in guards.passes.items() if set(filters).issuperset(guard)]
-    rest = []
+    tests, rest = [], []
     for one in filters:
         found = _write_test(one, stream, resolver)
         if found is None:
             rest.append(one)
         else:
             tests += found
-    for guard, column in flags:
-        if set(rest) & set(guard):
+    for guard, column in guards.passes.items():
+        if set(filters).issuperset(guard) and set(rest) & set(guard):
             tests.append(ColumnTest(column, is_flag=True))
             rest = [one for one in rest if one not in guard]
-    missing = [one.text for one in rest]
-    return list(dict.fromkeys(tests)), missing
+    return list(dict.fromkeys(tests)), [one.text for one in rest]
 
 
 def _write_test(one: Filter, stream: Stream, resolver: Resolver) -> list[ColumnTest] | None:

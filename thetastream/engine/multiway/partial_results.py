@@ -1,8 +1,9 @@
 """Partial results: combinations of tuples of some streams, which look for partners in one more stream.
 
-A partial result carries the place of its oldest tuple in the global order, for aligned tuple routing (ATR).
-Under ATR a node joins only what it stores, so a generation of nodes finds exactly the combinations of tuples
-that it has received. When a newer generation replaces it, let b be the place at which the newer one begins:
+A partial result carries the place of its oldest tuple in the global order, for aligned tuple routing (ATR)
+and for rings in one epoch. Their nodes join only what they store, so a generation of nodes finds exactly the
+combinations of tuples that it has received. When a newer generation replaces it, let b be the place at which
+the newer one begins:
 
     the newer generation finds the combinations whose oldest tuple is at b or later;
     the older generation finds those whose oldest tuple is before b.

@@ -116,7 +116,8 @@ class MultiwayState:
     measured: HopMeasurements | None = None
     """The measurements of hops, if hop orders are refined."""
     ends_us: int | None = None
-    """For a generation of ATR that a newer one replaces: the watermark at which it has ended."""
+    """For a generation of ATR, or of a ring in one epoch, that a newer one replaces: the watermark at which
+    it has ended."""
     stored_once: int | None = None
     """For a ring that makes all hops in one epoch: the stream whose tuples are stored once. The planner may
     choose another one for a query that continues, but the tuples lie as the first choice says."""

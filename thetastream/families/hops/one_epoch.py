@@ -24,6 +24,9 @@ MOST_BUSY = 1.25
 """How much busier nodes may be than with a mailbox, or with the best stream stored once."""
 
 
+_WAITS = "in_flight lets tuples wait for a later epoch"
+
+
 class SizedLoad(NamedTuple):
     """The estimated load of a ring, and its number of nodes."""
 
@@ -38,7 +41,7 @@ def find_obstacle(ring: Ring, max_units: int | None, is_counted: bool) -> str | 
     by event time, and its tuples stay where they are.
     """
     if ring.in_flight is not None:
-        return "in_flight lets tuples wait for a later epoch"
+        return _WAITS
     if max_units is not None and ring.moves_tuples:
         return "tuples move when nodes change (moves_tuples and max_units)"
     if max_units is not None and is_counted:
@@ -92,7 +95,7 @@ def find_reason_against(
     if ring.hops == EPOCH:
         return None
     if ring.in_flight is not None:
-        return find_obstacle(ring, max_units, False)
+        return _WAITS
     if max_units is not None:
         # A ring that grows would store more copies than the one that was planned.
         return 'the nodes may change while the query runs (max_units); hops="epoch" makes one epoch'

@@ -9,8 +9,10 @@ also from an earlier one of its name.
 from collections.abc import Sequence
 
 from thetastream.core.errors import QueryError
+from thetastream.core.records import encode
 from thetastream.core.sides import Side
 from thetastream.engine.running_tasks import RunningTask
+from thetastream.runtime.control.files import list_columns
 from thetastream.runtime.control.plan import ControlPlan, TaskRules
 from thetastream.runtime.control.request import Request
 
@@ -81,10 +83,10 @@ def _add(running: tuple[RunningTask, ...], task: RunningTask, rules: TaskRules) 
         what = f"{len(running)} tasks run, and max_tasks={rules.most} allows no more"
         raise QueryError("MAX_TASKS", f"{what}; remove one before, or start with a larger max_tasks")
     if task.join is not None:
-        for side in Side:
+        for side, read in zip(Side, list_columns(encode(task.join)), strict=True):
             if task.join.sides[side].columns != rules.results[side]:
                 raise QueryError("BAD_REQUEST", f"results of the task {task.name!r} have other columns")
-            unknown = task.join.list_columns(side) - set(rules.columns[side])
+            unknown = read - set(rules.columns[side])
             if unknown:
                 what = f"the task {task.name!r} reads {', '.join(sorted(unknown))}"
                 raise QueryError("BAD_REQUEST", f"{what}, which no block of this query has")

@@ -24,7 +24,6 @@ from thetastream.core.records import encode
 from thetastream.engine.clock import EarlyWatermark
 from thetastream.engine.order import tell_columns
 from thetastream.engine.shedding import Shedding
-from thetastream.lowering.identity import identify_settings
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
@@ -41,13 +40,13 @@ from thetastream.spark.dataflow.stages import (
     StagingEmitter,
     decide,
     gather_in_order,
+    identify_query,
     parse_columns,
     restore,
 )
 from thetastream.spark.event_time import count_watermarks
 from thetastream.spark.observe import metrics
 from thetastream.spark.observe.listener import watch_queries
-from thetastream.spark.session.configure import read_meaning
 from thetastream.spark.sinks.store import ParquetSink
 from thetastream.spark.sources import register_source
 from thetastream.spark.sources.control import read_control
@@ -107,7 +106,7 @@ def _stream(
     columns = parse_columns(flow.stages[0].output.columns)
     stage, rules = _tell_columns(flow.stages[0], columns, spark), flow.rules
     spec = stage.spec
-    query = {**flow.identity, **identify_settings(read_meaning(spark))}
+    query = identify_query(flow, spark)
     if rules is not None and spec.scaling_obstacle is not None:
         raise QueryError(
             "CANNOT_SCALE",

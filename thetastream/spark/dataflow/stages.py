@@ -23,13 +23,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from thetastream.core.blocks import cut, gather
 from thetastream.core.columns import BLOCK, project
-from thetastream.core.identity import UNITS, Part, digest
+from thetastream.core.identity import UNITS, Identity, Part, digest
 from thetastream.engine.answers.deciding import ROWS
 from thetastream.engine.order import ARRIVAL_LEFT, ARRIVAL_RIGHT, Order, sort_results
 from thetastream.lowering.domains import quote
@@ -94,6 +94,11 @@ def restore(results: DataFrame, output: Output) -> DataFrame:
     return restored
 
 
+def identify_query(flow: Flow, spark: SparkSession) -> Identity:
+    """Return the identity of a query: that of its join, and what the session's settings mean for it."""
+    return {**flow.identity, **identify_settings(read_meaning(spark))}
+
+
 def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext) -> DataFrame:
     """Run the second units; return the columns that leave them.
 
@@ -105,7 +110,7 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext)
     if not candidates.isStreaming:
         return run_batch_units(rows, stage.spec, columns)
     own = {UNITS: Part("second", "the second units")}
-    query = {**flow.identity, **identify_settings(read_meaning(candidates.sparkSession)), **own}
+    query = {**identify_query(flow, candidates.sparkSession), **own}
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
         # The first units report about the streams.
