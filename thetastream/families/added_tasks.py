@@ -100,7 +100,7 @@ def _compare_bytes(plan: PhysicalPlan, shared: TasksPlan) -> PhysicalPlan:
 
     The columns are compared by all of their bytes in any case.
     """
-    for number, columns in plan.hashed:
+    for number, columns in zip(plan.hashed, plan.condition.same, strict=True):
         if not any(list(_find_missing_keys(plan.sides[side], shared.guards[side])) for side in Side):
             return plan
         left = _key_by_bytes(plan, number, Side.LEFT, columns[Side.LEFT])

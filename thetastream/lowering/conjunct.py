@@ -99,8 +99,8 @@ class Rewritten:
     """Bounds of left.ts - right.ts in microseconds."""
     same: list[tuple[str, str]] = field(default_factory=list)
     """Pairs of a left and a right block column that must have equal bytes."""
-    hashed: list[tuple[int, tuple[str, str]]] = field(default_factory=list)
-    """The numbers of the equalities whose keys are hashes of such a pair, and the pair."""
+    hashed: list[int] = field(default_factory=list)
+    """For each of these pairs, the number of the equality whose keys are its hashes."""
     checks: list[Check] = field(default_factory=list)
     """Comparisons that are evaluated at the units and not as residuals."""
     measured: list[Measured] = field(default_factory=list)

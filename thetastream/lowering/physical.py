@@ -130,9 +130,9 @@ class PhysicalPlan:
     """What right tuples are versions of; None if they are no versions."""
     unit_checks: tuple[tuple[str, tuple[PythonPredicate, ...]], ...] = ()
     """For conjuncts of the residual, comparisons of keys by which units can evaluate them instead."""
-    hashed: tuple[tuple[int, tuple[str, str]], ...] = ()
-    """The equalities whose keys are hashes: their numbers, and the payload columns that must have the same
-    bytes."""
+    hashed: tuple[int, ...] = ()
+    """For each pair of payload columns that must have the same bytes (``Condition.same``), the number of the
+    equality whose keys are its hashes."""
 
     @property
     def ranking_rule(self) -> str | None:

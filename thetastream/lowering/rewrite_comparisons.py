@@ -89,7 +89,7 @@ def _rewrite_equality(conjunct: Conjunct, typed: TypedPair, op: str) -> str | No
     columns = _find_byte_columns(conjunct, typed)
     if columns is not None:
         conjunct.out.same.append(columns)
-        conjunct.out.hashed.append((len(conjunct.out.equalities) - 1, columns))
+        conjunct.out.hashed.append(len(conjunct.out.equalities) - 1)
         conjunct.add_note("key", f"equal by hash of {common}, then byte by byte")
         return None
     conjunct.add_note("key", f"equal by hash of {common}")
