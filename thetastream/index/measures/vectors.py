@@ -190,7 +190,10 @@ class VectorMeasure(PairMeasure):
                     seekers.norms[at[mine]],
                     others.norms[other_at[theirs]],
                 )
-                tile = scores.x @ take_rows(others.matrix, other_at[theirs]).T
+                # Products of usual vectors are finite. But a library of linear algebra may also compute with
+                # memory beside a small matrix, and then NumPy warns.
+                with np.errstate(invalid="ignore"):
+                    tile = scores.x @ take_rows(others.matrix, other_at[theirs]).T
                 for found, column in _select_nearest(tile, scores, search, mine, theirs, best, capacity):
                     yield mine[found], theirs[column]
             search.best[mine] = best
