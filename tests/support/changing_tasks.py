@@ -68,10 +68,13 @@ def passes(name: str, join: WrittenJoin | None, side: Side, row: oracle.Row) -> 
     values = {**row, FLAG: row["id"] % 3 == 0}
     compare: dict[Any, Any] = {**oracle.COMPARE, "=": operator.eq, "<>": operator.ne}
     return all(
-        values[test.column] is True
-        if test.is_flag
-        else test.op is None or bool(compare[test.op](values[test.column], test.value))
-        for test in join.tests[side]
+        any(
+            values[test.column] is True
+            if test.is_flag
+            else test.op is None or bool(compare[test.op](values[test.column], test.value))
+            for test in clause
+        )
+        for clause in join.tests[side]
     )
 
 
@@ -81,10 +84,12 @@ def draw_join(rng: random.Random) -> WrittenJoin:
     dimensions = (Dimension(Side.RIGHT, 1, Bound(1, -rng.randint(0, 3)), None),) * rng.randint(0, 1)
     has_equality = rng.random() < 0.6
     index = WrittenIndex("hash", (0,)) if has_equality else WrittenIndex("scan")
+    bound = ColumnTest("v", rng.choice(("<", ">=", "<>")), Domain.INT, rng.randint(2, 7))
     tests = (
         (),
-        (ColumnTest(FLAG, is_flag=True),),
-        (ColumnTest("v", rng.choice(("<", ">=", "<>")), Domain.INT, rng.randint(2, 7)), ColumnTest("k")),
+        ((ColumnTest(FLAG, is_flag=True),),),
+        ((bound,), (ColumnTest("k"),)),
+        (tuple(ColumnTest("v", "=", Domain.INT, rng.randint(2, 7)) for _ in range(3)),),
     )
     return WrittenJoin(
         "drawn",

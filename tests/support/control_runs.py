@@ -208,7 +208,7 @@ class TasksRun(Run):
             equalities,
             window=window,
             archive_period_us=STEP_US,
-            tests=((), (test,)),
+            tests=((), ((test,),)),
         )
 
     def draw(self, n: int) -> Sequence[pa.RecordBatch]:

@@ -90,7 +90,7 @@ def find_negated_pair(conjunct: Phrase) -> list[Comparison]:
         at = phrase.top[kinds.index("BETWEEN") - 1]
         found = split_comparisons(parse(f"{phrase.slice(0, at).text} {phrase.slice(at + 1).text}"))
         return found if len(found) == 2 else []
-    parts = _cut_at_or(phrase)
+    parts = cut_at_or(phrase)
     found = [one for part in parts for one in find_comparisons(part)] if len(parts) == 2 else []
     is_pair = len(found) == 2 and all(one.op in _NEGATED and one.limit is None for one in found)
     return [_negate(one) for one in found] if is_pair else []
@@ -112,12 +112,12 @@ def expand_conjunct(conjunct: Phrase, aliases: Collection[str]) -> list[Phrase]:
         return [conjunct]
     phrase, is_negated = strip_not(conjunct)
     if is_negated:
-        parts = _cut_at_or(phrase)
+        parts = cut_at_or(phrase)
         negated = [parse(f"NOT ({part.text})") for part in parts]
         if len(parts) == 1 or not any(_is_useful(part, aliases) for part in negated):
             return [conjunct]
         return [found for part in negated for found in expand_conjunct(part, aliases)]
-    common = (part for part in _find_common(_cut_at_or(phrase)) if _is_useful(part, aliases))
+    common = (part for part in _find_common(cut_at_or(phrase)) if _is_useful(part, aliases))
     return [*common, conjunct]
 
 
@@ -131,7 +131,8 @@ def strip_not(phrase: Phrase) -> tuple[Phrase, bool]:
     return phrase, is_negated
 
 
-def _cut_at_or(phrase: Phrase) -> list[Phrase]:
+def cut_at_or(phrase: Phrase) -> list[Phrase]:
+    """Cut a phrase at every OR on top. A phrase with an XOR on top stays whole."""
     kinds = [(n, phrase.tokens[n].kind) for n in phrase.top]
     if "XOR" in phrase.kinds:
         return [phrase]

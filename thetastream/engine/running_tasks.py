@@ -8,7 +8,7 @@ such form, so a task with one can only be a task of the program.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,16 @@ _COMPARE = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
+_COMPARE_TEXTS = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
 _ORDERS = ("=", "<", "<=", ">", ">=")
+IS_NULL = "IS NULL"
 
 
 @dataclass(frozen=True)
@@ -58,21 +67,23 @@ class ColumnTest:
 
     column: str
     op: str | None = None
-    """The operator of a comparison with ``value``. Without one, the column must not be NULL, and it must be
-    true if it is a boolean that routers have computed."""
+    """The operator of a comparison with ``value``, or ``IS_NULL``. Without one, the column must not be NULL,
+    and it must be true if it is a boolean that routers have computed."""
     domain: Domain | None = None
     """How the values are compared: as keys of this domain."""
     value: int | float | str | None = None
-    """The constant. A text is compared by its bytes."""
+    """The constant. A text is compared by its bytes. A decimal number is an integer, in the scale of the
+    column."""
     is_flag: bool = False
     """Whether the column says of each tuple whether it passes filters."""
 
     def check(self) -> None:
         """Check that the operator and the constant fit each other; raise ValueError if not."""
-        if self.op is None:
+        if self.op in (None, IS_NULL):
             return
-        is_text = self.domain is None and isinstance(self.value, str) and self.op in ("=", "<>")
+        is_text = self.domain is None and isinstance(self.value, str)
         is_number = self.domain in (Domain.INT, Domain.FLOAT) and isinstance(self.value, int | float)
+        is_number |= self.domain is Domain.DECIMAL and isinstance(self.value, int)
         if self.op not in _COMPARE or not (is_text or is_number):
             raise ValueError(f"units cannot decide {self}")
 
@@ -83,18 +94,28 @@ class ColumnTest:
         is_valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
         if self.op is None:
             return is_valid
+        if self.op == IS_NULL:
+            return ~is_valid
         if self.domain is None:
-            equal = pc.fill_null(pc.equal(column, pa.scalar(str(self.value), column.type)), False)
-            is_equal = np.asarray(equal.to_numpy(zero_copy_only=False))
-            of_text: npt.NDArray[np.bool_] = is_valid & (is_equal if self.op == "=" else ~is_equal)
-            return of_text
-        constant = encode(pa.array([self.value], _find_type(self.domain)), self.domain)[0]
+            of_texts = _COMPARE_TEXTS[self.op](column, pa.scalar(str(self.value), column.type))
+            return np.asarray(pc.fill_null(of_texts, False).to_numpy(zero_copy_only=False))
+        constant: Any = self.value
+        if self.domain is Domain.FLOAT:
+            constant = encode(pa.array([self.value], pa.float64()), self.domain)[0]
         decided: npt.NDArray[np.bool_] = is_valid & _COMPARE[self.op](encode(column, self.domain), constant)
         return decided
 
 
-def _find_type(domain: Domain) -> pa.DataType:
-    return pa.float64() if domain is Domain.FLOAT else pa.int64()
+Clause = tuple[ColumnTest, ...]
+"""Conditions of which at least one must be true."""
+
+
+def decide_clause(clause: Clause, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Return for each row of a batch whether one of the conditions is true."""
+    decided: npt.NDArray[np.bool_] = np.logical_or.reduce(
+        [test.decide(batch.column(test.column)) for test in clause]
+    )
+    return decided
 
 
 def _check_place(place: int, n: int, *, may_be_time: bool = False) -> int:
@@ -151,8 +172,8 @@ class WrittenJoin:
     same: tuple[tuple[str, str], ...] = ()
     checks: tuple[WrittenCheck, ...] = ()
     archive_period_us: int | None = None
-    tests: tuple[tuple[ColumnTest, ...], tuple[ColumnTest, ...]] = ((), ())
-    """The filters of left and of right tuples."""
+    tests: tuple[tuple[Clause, ...], tuple[Clause, ...]] = ((), ())
+    """The filters of left and of right tuples, all of which must hold."""
 
     @property
     def condition(self) -> Condition:
@@ -186,8 +207,11 @@ class WrittenJoin:
         ValueError
         """
         condition, has_window = self.condition, self.window is not None
-        for test in (*self.tests[0], *self.tests[1]):
-            test.check()
+        for clause in (*self.tests[0], *self.tests[1]):
+            if not clause:
+                raise ValueError("a filter has no condition")
+            for test in clause:
+                test.check()
         for side, spec in zip(Side, self.sides, strict=True):
             read = {key.column for key in spec.keys} | (
                 {spec.time.column} if spec.time is not None else set()

@@ -35,7 +35,7 @@ from thetastream.engine.counters import Counters, SendingCounters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
 from thetastream.engine.routing import Router
-from thetastream.engine.running_tasks import ColumnTest, RunningTask
+from thetastream.engine.running_tasks import Clause, RunningTask, decide_clause
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.index import IndexSpec
 from thetastream.models.base import Model
@@ -84,7 +84,7 @@ class TaskSpec:
     task. None means that all tuples pass."""
     since: int = 0
     """The version of the control plan that began the task, as ``RunningTask.since``."""
-    tests: tuple[tuple[ColumnTest, ...], tuple[ColumnTest, ...]] = ((), ())
+    tests: tuple[tuple[Clause, ...], tuple[Clause, ...]] = ((), ())
     """The filters of left and of right tuples that a unit decides itself, because the task was added."""
 
     @property
@@ -97,7 +97,7 @@ class TaskSpec:
         spec, passes = self.join.condition.sides[side], self.passes[side]
         mine = batch.select([*spec.columns, *spec.computed])
         masks = [] if passes is None else [np.asarray(batch.column(passes).to_numpy(zero_copy_only=False))]
-        masks += [test.decide(batch.column(test.column)) for test in self.tests[side]]
+        masks += [decide_clause(clause, batch) for clause in self.tests[side]]
         if not masks:
             return mine
         mask = np.logical_and.reduce(masks)

@@ -138,7 +138,7 @@ def test_the_plan_lists_the_tasks_that_run() -> None:
         ({"add": RunningTask("near")}, "TASKS", "the program has no task 'near'"),
         ({"add": RunningTask("wide", join=NEAR)}, "TASKS", "another condition runs already"),
         (
-            {"add": RunningTask("near", join=replace(NEAR, tests=((ColumnTest("z"),), ())))},
+            {"add": RunningTask("near", join=replace(NEAR, tests=(((ColumnTest("z"),),), ())))},
             "BAD_REQUEST",
             "reads z, which no block",
         ),

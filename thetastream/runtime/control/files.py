@@ -71,8 +71,8 @@ def list_awaited(plan: dict[str, Any]) -> set[tuple[int, int]]:
 def list_columns(join: dict[str, Any]) -> list[set[str]]:
     """List the columns of left and of right blocks that the join of an added task reads, as JSON."""
     return [
-        {*spec["columns"], *spec["computed"], *(test["column"] for test in tests)}
-        for spec, tests in zip(join["sides"], join["tests"], strict=True)
+        {*spec["columns"], *spec["computed"], *(test["column"] for clause in clauses for test in clause)}
+        for spec, clauses in zip(join["sides"], join["tests"], strict=True)
     ]
 
 
