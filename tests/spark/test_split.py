@@ -298,6 +298,28 @@ def test_groups_and_statements_have_no_order_of_arrival(spark):
         th.aggregate({"a": a, "b": a}, order="outer", **join)
 
 
+def test_a_statement_has_the_order_of_its_join(spark):
+    rng = random.Random(8)
+    frames = {alias: frame_of(spark, make_rows(rng, 40)) for alias in "ab"}
+    asked = {"on": "abs(a.v - b.v) <= 3", "within": "9 seconds", "event_time": "ts"}
+    wanted = th.join(frames, order=3, punctuations=True, **asked).select("a.id", "b.id", "arrival.number")
+    text = (
+        "SELECT a.id, b.id, {} FROM a, b WHERE abs(a.v - b.v) <= 3 WITHIN 9 seconds "
+        "OPTIONS (order = 3, punctuations = true)"
+    )
+    found = th.sql(spark, text.format("arrival.number"), streams=frames, event_time="ts")
+    rows = [tuple(row) for row in found.collect()]
+    assert rows == [tuple(row) for row in wanted.collect()]
+    assert any(row[0] is None for row in rows)
+    with pytest.raises(QueryError, match=r"UNKNOWN_COLUMN.*'numbr'"):
+        th.sql(spark, text.format("arrival.numbr"), streams=frames, event_time="ts")
+    with pytest.raises(QueryError, match=r"UNKNOWN_COLUMN.*arrival"):
+        th.sql(spark, text.format("arrival.number").partition(" OPTIONS")[0], streams=frames, event_time="ts")
+    with configured(spark, {"spark.thetastream.order": "outer"}):
+        left = th.sql(spark, "SELECT a.id FROM a LEFT JOIN b ON a.v = b.v WITHIN 1 second", frames)
+        assert left.columns == ["id"]
+
+
 def test_a_pipeline_has_no_order_of_arrival(spark):
     frame = frame_of(spark, make_rows(random.Random(0), 3))
     streams = {"a": frame, "b": frame, "c": frame}

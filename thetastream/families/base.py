@@ -55,6 +55,8 @@ class Facts:
     """The join whose units can fold the matches into views, or why none can."""
     hidden: tuple[str, ...] = ()
     """The columns of the results that only ``result_time`` reads."""
+    is_ordered: bool = False
+    """Whether results come in the order of arrival, and have the column ``ARRIVAL``."""
     joins_beside: tuple[str, ...] = ()
     """What joins rows beside the units of the models, as words for a description."""
 

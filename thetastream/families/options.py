@@ -29,7 +29,7 @@ from thetastream.core.arguments import describe_given, read_path
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import Duration, parse_nbytes
-from thetastream.engine.order import OrderOption
+from thetastream.engine.order import OrderOption, read_order
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.lowering.statistics import Statistics
 
@@ -152,6 +152,11 @@ def _read_objective(value: object, name: str) -> object:
     if value not in get_args(Objective):
         listed = ", ".join(get_args(Objective))
         raise QueryError("OBJECTIVE", f"{name} must be one of {listed}, not {value!r}")
+    return value
+
+
+def _read_order(value: Any, name: str) -> object:
+    read_order(value, False)
     return value
 
 
@@ -298,8 +303,8 @@ class RunOptions(ScalingOptions, total=False):
     ]
 
 
-class StatementOptions(RunOptions, total=False):
-    """Options of statements and of groups."""
+class GroupOptions(RunOptions, total=False):
+    """Options of groups of results."""
 
     every: Annotated[
         str | timedelta | None,
@@ -309,6 +314,33 @@ class StatementOptions(RunOptions, total=False):
             "groups are updated in each epoch",
         ),
     ]
+
+
+class OrderOptions(TypedDict, total=False):
+    """Options of joins whose results may have an order."""
+
+    order: Annotated[
+        OrderOption,
+        Option(
+            'The order of results, with `th.Split` or `th.Ring`: `"outer"`, `"strict"`, `"inner n"`, or a '
+            "punctuation interval in arrivals.",
+            "results have no order",
+            _read_order,
+        ),
+    ]
+    punctuations: Annotated[
+        bool | None,
+        Option(
+            "Whether punctuations are rows of ordered results.",
+            "they are not",
+            _read_bool,
+            parse=_parse_bool,
+        ),
+    ]
+
+
+class StatementOptions(GroupOptions, OrderOptions, total=False):
+    """Options of statements."""
 
 
 class TimedOptions(TypedDict, total=False):
@@ -340,7 +372,7 @@ class TaskOptions(ScalingOptions, TimedOptions, total=False):
     ]
 
 
-class JoinOptions(RunOptions, TimedOptions, total=False):
+class JoinOptions(RunOptions, TimedOptions, OrderOptions, total=False):
     """Options of a join."""
 
     columns: Annotated[
@@ -351,23 +383,6 @@ class JoinOptions(RunOptions, TimedOptions, total=False):
             "results have all columns",
             _read_columns,
             is_text=False,
-        ),
-    ]
-    order: Annotated[
-        OrderOption,
-        Option(
-            'The order of results, with `th.Split` or `th.Ring`: `"outer"`, `"strict"`, `"inner n"`, or a '
-            "punctuation interval in arrivals.",
-            "results have no order",
-        ),
-    ]
-    punctuations: Annotated[
-        bool | None,
-        Option(
-            "Whether punctuations are rows of ordered results.",
-            "they are not",
-            _read_bool,
-            parse=_parse_bool,
         ),
     ]
 
@@ -387,6 +402,10 @@ def list_options(door: type) -> dict[str, Option]:
         name: next(part for part in get_args(hint) if isinstance(part, Option))
         for name, hint in hints.items()
     }
+
+
+OF_ORDER: Final = tuple(list_options(OrderOptions))
+"""The options of the order of results."""
 
 
 def takes(door: type) -> Callable[[Function], Function]:

@@ -10,7 +10,7 @@ from thetastream.conditions import tokenize
 from thetastream.conditions.clauses import SelectClauses, check_expression
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.spans import Within
-from thetastream.families.options import StatementOptions, takes
+from thetastream.families.options import GroupOptions, takes
 from thetastream.joins.ask.condition import On
 from thetastream.joins.ask.streams import read_frames
 from thetastream.lowering.domains import quote
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Input
 
 
-@takes(StatementOptions)
+@takes(GroupOptions)
 def aggregate(
     streams: "Mapping[str, Input]",
     on: On,
@@ -31,7 +31,7 @@ def aggregate(
     aggs: Mapping[str, str] | None = None,
     having: str | None = None,
     model: Model | ModelName | None = None,
-    **options: Unpack[StatementOptions],
+    **options: Unpack[GroupOptions],
 ) -> DataFrame:
     """Aggregate the results of a join by groups, while they are found.
 

@@ -14,6 +14,7 @@ from thetastream.conditions.statement import Select, Source
 from thetastream.core.arguments import describe_given
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
+from thetastream.families.options import SESSION_PREFIX, StatementOptions, read_options
 from thetastream.families.views.planner import is_surely_grouped
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
@@ -24,6 +25,7 @@ from thetastream.lowering.domains import quote
 from thetastream.models.base import Model, ModelName
 from thetastream.spark.arguments import is_frame
 from thetastream.spark.changes import find_change_type
+from thetastream.spark.session.configure import read_settings
 from thetastream.spark.varying_columns import refuse_varying_columns
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
 from thetastream.statements.from_clause import (
@@ -156,8 +158,12 @@ class Evaluation:
         try:
             join = plan_select(join_select)
         except ThetastreamError as error:
+            given, _ = read_options(options, read_settings(self.spark, SESSION_PREFIX), StatementOptions)
+            is_ordered = given.values.get("order") is not None
             located = [locate(select, problem) for problem in list_problems(error)]
-            raise_problems(sort_problems([*located, *find_select_problems(self.spark, join_select)]))
+            raise_problems(
+                sort_problems([*located, *find_select_problems(self.spark, join_select, is_ordered)])
+            )
             raise
         return join_select, evaluate_select(self.spark, join_select, join)
 

@@ -11,7 +11,7 @@ from thetastream.conditions.clauses import find_endless
 from thetastream.conditions.names import find_names
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.how import Nearest
-from thetastream.families.options import StatementOptions
+from thetastream.families.options import GroupOptions, StatementOptions
 from thetastream.joins.ask.request import read_request
 from thetastream.joins.ask.shown import find_names_in
 from thetastream.joins.ask.streams import read_frames
@@ -21,6 +21,7 @@ from thetastream.joins.plan import Built, Plan, remember_built
 from thetastream.joins.planning import plan_join
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.join_select import JoinSelect
+from thetastream.statements.order import is_regrouped, refuse_order
 from thetastream.statements.select import find_changes_problem, refuse_changes, select_rows
 
 
@@ -55,7 +56,7 @@ def plan_select(join_select: JoinSelect) -> Joined:
             join_select.options,
             columns=columns,
             how=join_select.how,
-            door=StatementOptions,
+            door=GroupOptions if is_regrouped(join_select.clauses) else StatementOptions,
             has_result_time=False,  # the select list adds it by itself, and an alias may have its name
             bounds_watermark=join_select.every is not None,
         )
@@ -89,6 +90,8 @@ def evaluate_select(spark: SparkSession, join_select: JoinSelect, join: Joined) 
     if any(stream.is_streaming for stream in join.inputs):
         raise_problems(list(find_endless(join_select.clauses)))
     selected = select_rows(spark, join_select, join)
+    if selected.is_grouped and join.facts.is_ordered:
+        raise refuse_order(join_select.clauses.items)
     if not selected.is_grouped:
         if selected.items is not None:
             build = lambda join: select_rows(spark, join_select, join).rows  # noqa: E731

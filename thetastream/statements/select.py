@@ -13,6 +13,7 @@ from thetastream.conditions.clauses import SelectClauses
 from thetastream.conditions.names import is_star
 from thetastream.core.columns import CHANGE_TYPE, MARK
 from thetastream.core.errors import QueryError, raise_problems
+from thetastream.families.pairs.flow import ARRIVAL, ARRIVAL_TYPE
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
@@ -97,7 +98,7 @@ def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> S
             result = spark.sql(_write_query(word, clauses, [items, *_texts_behind(clauses)]), rows=rows)
             columns = result.columns
     except AnalysisException:
-        raise_problems(sort_problems(find_select_problems(spark, join_select)))
+        raise_problems(sort_problems(find_select_problems(spark, join_select, join.facts.is_ordered)))
         raise
     if is_bounded:
         if len(set(columns)) < len(columns):
@@ -115,16 +116,21 @@ def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> S
     return Selected(result, is_grouped, listed)
 
 
-def find_select_problems(spark: SparkSession, join_select: JoinSelect) -> list[QueryError]:
-    """List Catalyst's errors in the select list and its groups. This needs the streams and not the join."""
+def find_select_problems(spark: SparkSession, join_select: JoinSelect, is_ordered: bool) -> list[QueryError]:
+    """List Catalyst's errors in the select list and its groups. This needs the streams and not the join.
+
+    ``is_ordered`` says whether results have the column ``ARRIVAL``.
+    """
     clauses = join_select.clauses
     # 1. An empty DataFrame with the columns that results have.
     shown = join_select.shown
     fields = [StructField(alias, frame.schema) for alias, frame in shown.items()]
     owners = _find_owners(join_select, {alias: frame.columns for alias, frame in shown.items()})
     rows = spark.createDataFrame([], StructType(fields)).select(
-        "*", *_name_columns(owners, {RESULT_TIME, *(alias.casefold() for alias in shown)})
+        "*", *_name_columns(owners, {RESULT_TIME, *[ARRIVAL] * is_ordered, *map(str.casefold, shown)})
     )
+    if is_ordered:
+        rows = rows.withColumn(ARRIVAL, F.lit(None).cast(ARRIVAL_TYPE))
     if RESULT_TIME not in map(str.casefold, shown):
         rows = rows.withColumn(RESULT_TIME, F.lit(None).cast("timestamp"))
 

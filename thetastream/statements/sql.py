@@ -14,7 +14,7 @@ from thetastream.conditions import make_error_at
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Statement, View
 from thetastream.core.columns import CHANGE_TYPE
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.options import StatementOptions, list_options, refuse_unknown, takes
 from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.compose.lookups import leave_unstaged
@@ -22,6 +22,7 @@ from thetastream.models.base import Model, ModelName
 from thetastream.spark.arguments import refuse_other_sessions
 from thetastream.spark.changes import are_groups, is_changes
 from thetastream.statements.evaluate import Evaluation, read_inputs
+from thetastream.statements.order import find_order_problems
 
 if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Input
@@ -110,6 +111,7 @@ def run_script(
     options: Mapping[str, Any],
 ) -> DataFrame:
     """Run statements and return the rows of the last one; its INSERT INTO is left to the caller."""
+    raise_problems(list(find_order_problems(statements, options)))
     given = read_inputs(read_tables(streams or {}, spark))
     for statement in statements:
         evaluation = Evaluation(spark, given, model, join_options(statement, options))

@@ -51,6 +51,17 @@ def test_a_job_may_end_when_it_has_read_what_is_there(tmp_path):
     assert (job.ends_when_caught_up, job.trigger) == (False, "1 second")
 
 
+def test_a_source_may_have_the_time_of_arrival_as_event_time(tmp_path):
+    sources = {
+        "a": {"format": "socket", "by_arrival": {}},
+        "b": {"format": "socket", "by_arrival": {"column": "at", "slack": "2 seconds"}},
+    }
+    sql = "SELECT a.value, a.arrival, b.at FROM a, b WHERE a.value = b.value WITHIN 5 seconds"
+    first, second = parse_job(GOOD | {"sql": sql, "sources": sources}, tmp_path).sources
+    assert (first.event_time, second.event_time) == ("arrival", "at")
+    assert second.by_arrival == {"column": "at", "slack": "2 seconds"}
+
+
 def test_a_job_may_have_a_shedder(tmp_path):
     job = parse_job(GOOD | {"shed": {"threshold": "1 s", "capacity": "9 s", "load": "lag"}}, tmp_path)
     assert job.options["shed"] == Shed("1 s", "9 s", load="lag")
@@ -95,18 +106,59 @@ def test_a_job_may_have_a_policy(tmp_path):
             {"policy": {"name": "load-balancing"}, "options": {"max_units": 8}, "model": {"name": "split"}},
             "POLICY.*load-balancing changes capacities, which Split",
         ),
-        ({"options": {"order": "arrival"}}, "UNKNOWN_KEY.*'order' is one of th.join in Python"),
+        ({"options": {"order": "arrival"}}, "BAD_ORDER.*must be \"outer\".*not 'arrival'"),
+        ({"options": {"columns": {"a": ["value"]}}}, "UNKNOWN_KEY.*'columns': sql selects"),
+        ({"options": {"shed": "1 GB"}}, r"UNKNOWN_KEY.*'shed': it is the table \[shed\]"),
         ({"policy": {"name": "2ps"}, "options": {"max_units": 8}}, "POLICY.*'2ps'.*two-phase-scaling"),
         ({"policy": {"hihg": 1}, "options": {"max_units": 8}}, "UNKNOWN_KEY.*did you mean 'high'"),
         ({"options": {"lat": "late"}}, "UNKNOWN_KEY.*did you mean 'late'"),
         ({"options": {"max_units": 0}}, "MAX_UNITS.*from 1 to 4096"),
-        ({"options": {"order": "outer"}}, "UNKNOWN_KEY.*'order'"),
         ({"statistics": {"rate": 5}}, "UNKNOWN_KEY.*'rate'"),
     ],
 )
 def test_wrong_options_of_a_job_are_refused(tables, expected, tmp_path):
     with pytest.raises(QueryError, match=expected):
         parse_job(GOOD | tables, tmp_path)
+
+
+ORDERED = "SELECT a.value, arrival.number FROM a, b WHERE a.value < b.value"
+
+
+@pytest.mark.parametrize(
+    ("sql", "options"),
+    [
+        (ORDERED, {"order": "inner 64", "punctuations": True}),
+        (f"SELECT * FROM ({ORDERED}) AS p", {"order": 10}),
+        (f"{ORDERED} OPTIONS (order = 'strict')", {}),
+        (SQL, {"punctuations": False}),
+    ],
+)
+def test_a_job_may_have_ordered_results(sql, options, tmp_path):
+    source = {"format": "json", "path": str(tmp_path), "schema": VALUE, "event_time": "timestamp"}
+    job = parse_job(GOOD | {"sql": sql, "sources": {"a": source, "b": source}, "options": options}, tmp_path)
+    assert job.options == options
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT a.value, count(*) AS n FROM a, b WHERE a.value < b.value GROUP BY a.value", "GROUP BY"),
+        ("SELECT DISTINCT a.value FROM a, b WHERE a.value < b.value", "DISTINCT"),
+        (f"SELECT count(*) AS n FROM ({ORDERED}) AS p", "aggregates"),
+        ("SELECT value FROM a", "one join of two inputs, and sql has no joins"),
+        ("SELECT a.value FROM a, b, b AS c WHERE a.value < b.value", "sql has a join of 3 inputs"),
+        (f"CREATE VIEW v AS {ORDERED}; SELECT v.value FROM v, b WHERE v.value < b.value", "has 2 joins"),
+    ],
+)
+def test_rows_of_other_statements_have_no_order(sql, expected, tmp_path):
+    with pytest.raises(QueryError, match=f"ORDER.*{expected}"):
+        parse_job(GOOD | {"sql": sql, "options": {"order": "outer"}, "sink": {"mode": "update"}}, tmp_path)
+
+
+def test_only_ordered_results_have_an_arrival(tmp_path):
+    source = {"format": "json", "path": str(tmp_path), "schema": VALUE, "event_time": "timestamp"}
+    with pytest.raises(QueryError, match=r"UNKNOWN_ALIAS.*'arrival'"):
+        parse_job(GOOD | {"sql": ORDERED, "sources": {"a": source, "b": source}}, tmp_path)
 
 
 def test_a_job_may_have_tables(tmp_path):
@@ -208,6 +260,11 @@ def test_wrong_tables_of_a_job_are_refused(table, expected, tmp_path):
         ({"spark": {"spark": {"sql": {"ansi": True}}}}, "BAD_VALUE", "quotes"),
         ({"sql": f"{SQL} GROUP BY a.value"}, "SINK_MODE", "update"),
         ({"sql": SQL.replace("a.value AS x, b.value AS y", "count(*)")}, "SINK_MODE", "update"),
+        ({"sources": {"a": RATE | {"by_arrival": {}}, "b": RATE}}, "EVENT_TIME", "and event_time; leave"),
+        ({"sources": {"a": {"format": "rate", "by_arrival": {"slack": "5"}}, "b": RATE}}, "INVALID_DURATION",
+         "slack"),
+        ({"sources": {"a": {"format": "rate", "by_arrival": {"colum": "at"}}, "b": RATE}}, "UNKNOWN_KEY",
+         "did you mean 'column'"),
         ({"sources": {"a": {"format": "rate", "rate": 5}, "b": RATE}}, "UNKNOWN_KEY", "replay"),
         ({"sources": {"a": {"format": "replay", "path": ".", "event_time": "t", "rate": 0},
                       "b": RATE}}, "BAD_VALUE", "at least 1"),

@@ -9,6 +9,7 @@ import pytest
 import thetastream as th
 from thetastream.core.errors import QueryError
 from thetastream.families.options import (
+    GroupOptions,
     JoinOptions,
     Options,
     StatementOptions,
@@ -23,7 +24,7 @@ DOORS: dict[Callable[..., Any], type] = {
     th.join_many: TaskOptions,
     th.sql: StatementOptions,
     th.insert: StatementOptions,
-    th.aggregate: StatementOptions,
+    th.aggregate: GroupOptions,
 }
 
 
@@ -67,7 +68,7 @@ def test_the_session_gives_defaults_of_what_the_door_takes():
     assert options.of_session == {"order", "punctuations"}
     assert options.of_user == {"max_units"}
     assert options.without(["order", "max_units"]).values == {"punctuations": True}
-    options, more = read_options({}, found, StatementOptions)
+    options, more = read_options({}, found, GroupOptions)
     assert options.values == {"max_units": 8}
     assert not [*problems, *more]
 

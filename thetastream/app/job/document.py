@@ -43,6 +43,7 @@ from thetastream.core.spans import AVAILABLE_NOW, Rows, is_available_now
 from thetastream.spark.tables.table import Table
 from thetastream.statements.errors import sort_problems
 from thetastream.statements.insert import find_mode_problems, find_store_mode_problems
+from thetastream.statements.order import find_order_problems
 from thetastream.statements.sink_store import SinkStore
 
 _PLAIN_SPAN = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
@@ -174,7 +175,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     if isinstance(text, str):
         sources = found.get("sources")
         names = [*sources, *get_table(found, "tables")] if isinstance(sources, dict) else None
-        sink = _read_script(document, text, sink, sinks, names, folder)
+        sink = _read_script(document, text, sink, sinks, names, folder, options)
     for problems in document.problems.values():
         problems[:] = _drop_consequences(problems)
     if not document.all_problems:
@@ -245,11 +246,12 @@ def _read_script(
     sinks: Mapping[str, SinkSpec],
     names: Sequence[str] | None,
     folder: Path,
+    options: Mapping[str, Any],
 ) -> SinkSpec:
     """Read the statements, collect their errors, and return the sink of the last statement.
 
     ``names`` are the names of the sources and tables; None if the file has no sources. Paths in the
-    statements are relative to ``folder``.
+    statements are relative to ``folder``. ``options`` are those of the joins.
     """
     problems = document.get_problems(SQL)
     try:
@@ -261,7 +263,8 @@ def _read_script(
     problems += find_script_problems(document.script, sink)
     if names is not None:
         problems += find_unknown_sources(document.script, names)
-    problems += find_name_problems(document.script, document.columns)
+    problems += find_name_problems(document.script, document.columns, options)
+    problems += find_order_problems(document.script, options)
     if not problems and sink.kept is not None:
         section = next((f"sinks.{name}" for name, spec in sinks.items() if spec is sink), "sink")
         results = find_results(document.script, document.columns)
@@ -356,7 +359,7 @@ def find_missing_times(
         found = sources.get(source.plain_name)
         if found is not None and found.event_time is None and _is_timed(select):
             what = f"WITHIN needs the event time of source {found.name!r}"
-            hint = f"write event_time in [sources.{found.name}]"
+            hint = f"write event_time, or by_arrival, in [sources.{found.name}]"
             yield make_error_at(select.text, source.start, f"{what}; {hint}", "NO_WATERMARK")
 
 

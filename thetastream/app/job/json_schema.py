@@ -72,6 +72,7 @@ def make_schema() -> Schema:
     source["properties"] |= {
         "select": {"type": "array", "items": {"type": "string"}},
         "changes": _make_table(source_tables.CHANGES_KEYS),
+        "by_arrival": _make_table(source_tables.BY_ARRIVAL_KEYS),
         "options": _SCALARS,
         "format": {
             "type": "string",

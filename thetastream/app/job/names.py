@@ -5,6 +5,7 @@ Spark can check the name.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from thetastream.app.job.schemas import Columns
 from thetastream.conditions import Phrase, make_error_at
@@ -14,6 +15,7 @@ from thetastream.conditions.refused import TIME_DEPENDENT, find_misspelt, find_s
 from thetastream.conditions.statement import Select, Source, Statement, View
 from thetastream.conditions.tokens import OPERAND_ENDS, Token
 from thetastream.core.errors import QueryError, suggest, suggest_or_list
+from thetastream.families.pairs.flow import ARRIVAL
 from thetastream.lowering.query import RESULT_TIME
 
 Scope = Mapping[str, Columns | None]
@@ -28,11 +30,18 @@ _MADE = {"window", "session_window"}
 """Columns that window functions in GROUP BY make."""
 
 
-def find_name_problems(script: Sequence[Statement], sources: Scope) -> Iterator[QueryError]:
-    """Yield an error for each name in the statements that is neither a column nor an alias."""
+def find_name_problems(
+    script: Sequence[Statement], sources: Scope, options: Mapping[str, Any]
+) -> Iterator[QueryError]:
+    """Yield an error for each name in the statements that is neither a column nor an alias.
+
+    ``options`` are those of all statements. With an order of results, joins have one more column.
+    """
     scope = dict(sources)
     for statement in script:
-        yield from _check_select(statement.select, scope)
+        is_ordered = {**options, **statement.options}.get("order") is not None
+        made = {RESULT_TIME, *_MADE, *[ARRIVAL] * is_ordered}
+        yield from _check_select(statement.select, scope, made)
         _add_view(statement, scope)
 
 
@@ -52,14 +61,15 @@ def _add_view(statement: Statement, scope: dict[str, Columns | None]) -> None:
         scope[statement.head.name.casefold()] = columns
 
 
-def _check_select(select: Select, scope: Scope) -> Iterator[QueryError]:
+def _check_select(select: Select, scope: Scope, made: Collection[str]) -> Iterator[QueryError]:
+    """Yield the errors of a SELECT. ``made`` are the columns that joins and window functions make."""
     scope = dict(scope)
     for part in select.named:
-        yield from _check_select(part.select, scope)
+        yield from _check_select(part.select, scope, made)
         scope[part.name.casefold()] = find_output(part.select, scope)
     for source in select.sources:
         if source.select is not None:
-            yield from _check_select(source.select, scope)
+            yield from _check_select(source.select, scope, made)
     columns = {source.alias: find_source_columns(source, scope) for source in select.sources}
     merged = {token.name.casefold() for source in select.sources for token in source.using}
     yield from _check_using(select, columns)
@@ -71,10 +81,10 @@ def _check_select(select: Select, scope: Scope) -> Iterator[QueryError]:
     for condition in select.conditions:
         yield from checked.check(condition, ())
     # An item may use the names of items before it.
-    yield from checked.check(select.items, {RESULT_TIME, *names, *_MADE})
+    yield from checked.check(select.items, {*made, *names})
     for clause in (select.group_by, select.having, *select.tail):
         if clause is not None:
-            yield from checked.check(clause, {RESULT_TIME, *names, *_MADE})
+            yield from checked.check(clause, {*made, *names})
 
 
 def find_source_columns(source: Source, scope: Scope) -> Columns | None:

@@ -90,6 +90,8 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
 
 def _mark_time(frame: DataFrame, source: SourceSpec) -> DataFrame:
     """Mark the event time of a source, if it has one."""
+    if source.by_arrival is not None:
+        return th.by_arrival(frame, **source.by_arrival)
     if source.event_time is None:
         return frame
     if source.idle is None:
@@ -172,6 +174,8 @@ def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tup
             except PySparkException as error:
                 frame = None
                 yield f"sources.{source.name}", summarize(error, f"source {source.name!r}")
+            except ThetastreamError as error:
+                yield from ((f"sources.{source.name}", problem) for problem in list_problems(error))
         if frame is None and source is not None:
             frame = _read_declared(spark, source, document.columns.get(name))
         table = document.tables.get(name)

@@ -1,9 +1,11 @@
 """Reads the tables ``[sources.NAME]`` of ``job.toml``, and lists their errors.
 
-format, path, schema, event_time, delay, idle, rate, select, options, decode, schema_id, dead_letters, changes
+format, path, schema, event_time, delay, idle, rate, select, options, decode, schema_id, dead_letters,
+changes, by_arrival
 """
 
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.joins.changes import DEBEZIUM
 from thetastream.spark.changes import OF_COMMITS
+from thetastream.spark.event_time import by_arrival
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 """The formats of sources that read files."""
@@ -47,6 +50,7 @@ KEYS = {
     "schema_id": int,
     "dead_letters": str,
     "changes": dict,
+    "by_arrival": dict,
 }
 """The keys of a source, and the types of their values."""
 CHANGES_KEYS = {
@@ -61,6 +65,10 @@ CHANGES_KEYS = {
     "strict": bool,
 }
 """The keys of ``changes``, which are the arguments of ``th.changes``."""
+BY_ARRIVAL_KEYS = {"column": str, "slack": str}
+"""The keys of ``by_arrival``, which are the arguments of ``th.by_arrival``."""
+ARRIVAL_COLUMN = str(signature(by_arrival).parameters["column"].default)
+"""The column of the time of arrival, if ``by_arrival`` names none."""
 
 
 def parse_source(
@@ -77,6 +85,7 @@ def parse_source(
     problems += _find_decoding_problems(table, where)
     problems += _find_span_problems(table, where)
     check_keys(get_table(table, "changes"), CHANGES_KEYS, f"changes of {where}", problems)
+    problems += _find_arrival_problems(table, where)
     problems += _find_varying_columns(table, where)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
     format_ = table.get("format")
@@ -85,12 +94,13 @@ def parse_source(
     path = resolve(table["path"], folder) if "path" in table else None
     if path is not None and format_ in (*FILE_FORMATS, REPLAY) and _is_missing(path):
         problems.append(QueryError("NO_SUCH_PATH", f"the path of {where} ({path}) does not exist"))
+    arrival = table.get("by_arrival")
     return SourceSpec(
         name,
         str(format_),
         path,
         table.get("schema"),
-        table.get("event_time"),
+        table.get("event_time") if arrival is None else arrival.get("column", ARRIVAL_COLUMN),
         table.get("delay", "0 seconds"),
         table.get("idle"),
         table.get("rate"),
@@ -100,6 +110,7 @@ def parse_source(
         table.get("schema_id"),
         resolve(table["dead_letters"], folder) if "dead_letters" in table else None,
         dict(table["changes"]) if "changes" in table else None,
+        None if arrival is None else dict(arrival),
     )
 
 
@@ -136,6 +147,25 @@ def _find_span_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryE
             yield problem
 
 
+def _find_arrival_problems(table: Mapping[str, Any], where: str) -> Iterator[ThetastreamError]:
+    """Yield an error for each wrong argument of ``by_arrival``, and for each key that it does not allow."""
+    arguments = get_table(table, "by_arrival")
+    problems: list[ThetastreamError] = []
+    check_keys(arguments, BY_ARRIVAL_KEYS, f"by_arrival of {where}", problems)
+    yield from problems
+    slack = arguments.get("slack")
+    problem = find_span_problem(slack, f"the slack of {where}") if isinstance(slack, str) else None
+    if problem is not None:
+        yield problem
+    if "by_arrival" not in table:
+        return
+    taken = [key for key in ("event_time", "delay", "idle", "changes") if key in table]
+    if taken or table.get("format") == REPLAY:
+        what = f"{where} has by_arrival, which makes the event time of each row when the row arrives"
+        other = f'format = "{REPLAY}", which needs one before' if not taken else " and ".join(taken)
+        yield QueryError("EVENT_TIME", f"{what}, and {other}; leave one of them out")
+
+
 def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
     """Yield an error for each key about the decoding of records that is missing or wrong."""
     decode, schema = table.get("decode"), table.get("schema")
@@ -169,6 +199,8 @@ def find_source_columns(source: SourceSpec) -> Columns | None:
         return read_schema(changes["row"]) if "row" in changes else None
     read = None if source.decode is None else DECODERS[source.decode].read_columns
     columns = find_columns(source.format, source.schema, source.select, source.path, source.options, read)
+    if columns is not None and source.by_arrival is not None:
+        return {**columns, str(source.event_time): "TIMESTAMP"}
     if columns is None or changes is None:
         return columns
     dropped = (CHANGE_TYPE, *OF_COMMITS, changes.get("sign"))

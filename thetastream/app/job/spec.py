@@ -25,7 +25,7 @@ from thetastream.core.arguments import hint_unit
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import parse_duration
-from thetastream.families.options import JoinOptions, StatementOptions, list_options
+from thetastream.families.options import StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
 from thetastream.runtime.control.policies import (
@@ -47,6 +47,11 @@ SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
 
 SINK_KEYS = {"format": str, "path": str, "mode": str, "options": dict}
 """The keys of a sink, and the types of their values."""
+_ELSEWHERE = {
+    **dict.fromkeys(("columns", "result_time"), "sql selects the columns of results"),
+    **{name: f"it is the table [{name}] of a job" for name in ("shed", "statistics")},
+}
+"""Options of joins that a job gives in another place, and where that is."""
 _KINDS = {
     str: "a string",
     dict: "a table",
@@ -66,6 +71,7 @@ class SourceSpec:
     path: str | None = None
     schema: str | None = None
     event_time: str | None = None
+    """The column of the event time, also of a time of arrival. None means that the stream has none."""
     delay: str = "0 seconds"
     idle: str | None = None
     """The time without tuples after which the stream does not hold back the watermark. None means never."""
@@ -81,6 +87,8 @@ class SourceSpec:
     """The folder of records that cannot be decoded. None means that they are dropped."""
     changes: Mapping[str, Any] | None = None
     """The arguments of ``th.changes``, if rows may be updated and deleted."""
+    by_arrival: Mapping[str, str] | None = None
+    """The arguments of ``th.by_arrival``, if the event time is the time of arrival."""
 
 
 @dataclass(frozen=True)
@@ -226,9 +234,8 @@ def read_option_tables(
     problems, known = get_problems("options"), list_options(StatementOptions)
     texts = {name: option for name, option in known.items() if option.is_text}
     given = dict(get_table(found, "options"))
-    for name in sorted(given.keys() & (list_options(JoinOptions).keys() - texts.keys())):
-        what = f"the option {name!r} is one of th.join in Python, and jobs do not have it"
-        problems.append(QueryError("UNKNOWN_KEY", what))
+    for name in sorted(given.keys() & _ELSEWHERE.keys()):
+        problems.append(QueryError("UNKNOWN_KEY", f"the options have no {name!r}: {_ELSEWHERE[name]}"))
         del given[name]
     check_keys(given, dict.fromkeys(texts, object), "the options", problems)
     for name in given.keys() & texts.keys():

@@ -112,7 +112,9 @@ def describe_ordered_pairs(plan: PhysicalPlan) -> Output:
 
 
 ARRIVAL = "arrival"
-"""The column of ordered results that the user gets: struct<number: bigint, alias: string, stored: bigint>."""
+"""The column of ordered results that the user gets."""
+ARRIVAL_TYPE = "struct<number: bigint, alias: string, stored: bigint>"
+"""The type of this column."""
 _IS_PAIR = f"{ARRIVAL_LEFT} IS NOT NULL AND {ARRIVAL_RIGHT} IS NOT NULL"
 
 

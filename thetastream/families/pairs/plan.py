@@ -141,6 +141,7 @@ class TwoStreamPlan(ABC):
             longest_window_us=max(query.within_us or (0,)),
             emitted=self._describe_emitted(),
             final=self._describe_final_join(),
+            is_ordered=self.order is not None,
         )
 
     def _write_result_time(self) -> str | None:

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.spans import Within
-from thetastream.families.options import GivenOptions
+from thetastream.families.options import OF_ORDER, GivenOptions
 from thetastream.models.base import AUTO, Model
 from thetastream.models.replicated import Replicated, count_lookup_partitions
 
@@ -15,8 +15,6 @@ SPARK = "spark"
 """The value of ``model=`` that keeps Spark's own join of a stream with tables, or of two batch DataFrames."""
 OF_ONE_STREAM = frozenset({"columns", "event_time", "result_time", "mailbox", "cache_folder", "table_cache"})
 """The options of the lookup of one stream in tables. All others are for units that join streams."""
-OF_ORDER = ("order", "punctuations")
-"""The options that no join with tables can honour."""
 
 
 class TableFit(NamedTuple):

@@ -15,7 +15,14 @@ from thetastream.core.how import HOWS, INNER, How, Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.changes import answer_early, find_changes_problems, find_versions_problems
-from thetastream.families.options import EARLY, SESSION_PREFIX, JoinOptions, Options, read_options
+from thetastream.families.options import (
+    EARLY,
+    OF_ORDER,
+    SESSION_PREFIX,
+    JoinOptions,
+    Options,
+    read_options,
+)
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.beside_tables import fit_to_tables
@@ -98,6 +105,9 @@ def read_request(
     )
     if chosen.get("outer") == EARLY:
         kind, streams = problems.keep(answer_early(kind, streams, "outer" in given.of_user))
+    if not kind.is_inner or any(stream.change_type is not None for stream in streams):
+        given = given.without(given.of_session.intersection(OF_ORDER))
+        chosen = given.values
     condition = read_condition(on, read.catalyst, streams, read.schemas)
     valid = problems.keep(write_validity(frames, streams))
     problems += [*read.problems, *condition.problems]

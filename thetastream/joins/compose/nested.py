@@ -31,7 +31,7 @@ from thetastream.core.how import How
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.base import Facts
-from thetastream.families.options import StatementOptions
+from thetastream.families.options import GroupOptions
 from thetastream.families.request import JoinRequest, find_how_problems
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.request import read_how, read_request
@@ -165,7 +165,7 @@ def plan_nested(
             {**options, "event_time": row.list_event_times(stream)},
             columns={alias: known for alias, known in columns.items() if alias in (row.alias, join.alias)},
             how=row.relocate_ranking(join.how),
-            door=StatementOptions,
+            door=GroupOptions,
         )
         steps.append(plan_join(request, inputs))
         row.add(stream, span_us, join.kind)
