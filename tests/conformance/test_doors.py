@@ -12,8 +12,9 @@ from thetastream.app.job.document import examine
 from thetastream.app.job.json_schema import make_schema
 from thetastream.app.job.spec import Job, parse_model
 from thetastream.core.errors import ThetastreamError
-from thetastream.families.options import StatementOptions, list_options
+from thetastream.families.options import StatementOptions, TaskOptions, list_options
 from thetastream.index import REGISTRY as SHAPES
+from thetastream.joins.tasks import TASK_SETTINGS
 from thetastream.models import REGISTRY as MODELS
 from thetastream.models import Model
 from thetastream.results.store import Store
@@ -109,11 +110,22 @@ def test_policies(name: str) -> None:
     assert build_parser().parse_args(["simulate", "--policy", name]).policy == name
 
 
+def test_tasks() -> None:
+    """A job has the tasks of ``th.join_many``, with the settings and the options that Python takes."""
+    described = make_schema()["properties"]["tasks"]["additionalProperties"]
+    assert tuple(described["properties"]) == TASK_SETTINGS
+    near = {"on": "a.id = b.id", "within": "5 s", "index": "hash", "archive_period": "1 s"}
+    options = {"max_tasks": 4, "result_time": False}
+    job = make_job(sql="SELECT task FROM tasks", tasks={"near": near}, options=options)
+    assert job.tasks == {"near": near}
+    assert job.options == options
+
+
 def test_options() -> None:
     """A job has each option that a text can give, with the values that Python takes."""
-    known = {name: option for name, option in list_options(StatementOptions).items() if option.is_text}
+    known = list_options(StatementOptions) | list_options(TaskOptions)
     described = make_schema()["properties"]["options"]["properties"]
-    assert described.keys() == known.keys()
+    assert described.keys() == {name for name, option in known.items() if option.is_text}
     assert described["index"]["enum"] == [*SHAPES]
     for shape in SHAPES:
         assert make_job(options={"index": shape}).options["index"] == shape

@@ -25,7 +25,7 @@ from tests.support.faults import killed_at_the_end
 from thetastream.app import cli
 from thetastream.app.cli.serving import read_stores
 from thetastream.app.job.document import read_job
-from thetastream.app.job.run import read
+from thetastream.app.job.frames import read
 from thetastream.app.job.spec import SourceSpec
 from thetastream.joins import write
 from thetastream.joins.ask.refusals import summarize

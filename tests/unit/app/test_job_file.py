@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from thetastream.app.job.document import parse_job, read_job
-from thetastream.app.job.run import describe_epoch, describe_sink
+from thetastream.app.job.frames import describe_sink
+from thetastream.app.job.run import describe_epoch
 from thetastream.app.job.spec import SinkSpec
 from thetastream.app.job.statistics_table import select_known, write_table
 from thetastream.core.errors import InvalidQuery, QueryError
@@ -107,8 +108,8 @@ def test_a_job_may_have_a_policy(tmp_path):
             "POLICY.*load-balancing changes capacities, which Split",
         ),
         ({"options": {"order": "arrival"}}, "BAD_ORDER.*must be \"outer\".*not 'arrival'"),
-        ({"options": {"columns": {"a": ["value"]}}}, "UNKNOWN_KEY.*'columns': sql selects"),
-        ({"options": {"shed": "1 GB"}}, r"UNKNOWN_KEY.*'shed': it is the table \[shed\]"),
+        ({"options": {"columns": {"a": ["value"]}}}, "UNKNOWN_KEY.*'columns'.*sql selects"),
+        ({"options": {"shed": "1 GB"}}, r"UNKNOWN_KEY.*'shed'.*it is the table \[shed\]"),
         ({"policy": {"name": "2ps"}, "options": {"max_units": 8}}, "POLICY.*'2ps'.*two-phase-scaling"),
         ({"policy": {"hihg": 1}, "options": {"max_units": 8}}, "UNKNOWN_KEY.*did you mean 'high'"),
         ({"options": {"lat": "late"}}, "UNKNOWN_KEY.*did you mean 'late'"),
@@ -159,6 +160,42 @@ def test_only_ordered_results_have_an_arrival(tmp_path):
     source = {"format": "json", "path": str(tmp_path), "schema": VALUE, "event_time": "timestamp"}
     with pytest.raises(QueryError, match=r"UNKNOWN_ALIAS.*'arrival'"):
         parse_job(GOOD | {"sql": ORDERED, "sources": {"a": source, "b": source}}, tmp_path)
+
+
+NEAR = {"on": "abs(a.value - b.value) <= 1", "within": "5 seconds"}
+TASKS = {"sql": "SELECT task, a.value FROM tasks", "tasks": {"near": NEAR}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"tasks": {"near": {"within": "5 seconds"}}}, "MISSING_KEY.*task 'near' must have 'on'"),
+        ({"tasks": {"near": NEAR | {"withn": "5 s"}}}, "UNKNOWN_KEY.*'near'.*did you mean 'within'"),
+        ({"tasks": {"near": NEAR | {"within": "5"}}}, "INVALID_DURATION.*within of task 'near'"),
+        ({"tasks": {"near": NEAR | {"on": "a.valu = b.value"}}}, "UNKNOWN_COLUMN.*'valu'"),
+        ({"tasks": {"near": NEAR | {"on": ["a.value = c.value"]}}}, "UNKNOWN_ALIAS.*'c'"),
+        ({"tasks": {"near": NEAR | {"index": "tree"}}}, "UNKNOWN_INDEX.*index of task 'near'"),
+        ({"tasks": {"near": 5}}, r"BAD_VALUE.*\[tasks.near\]"),
+        ({"sources": {"a": RATE, "b": RATE, "c": RATE}}, "STREAM_COUNT.*two sources, not 3"),
+        ({"sources": {"a": RATE, "b": {"format": "rate"}}}, "NO_WATERMARK.*source 'b'"),
+        ({"sources": {"a": RATE, "tasks": RATE}}, "BAD_VALUE.*cannot have the name 'tasks'"),
+        ({"tables": {"t": {"path": "t"}}}, r"TASKS.*leave \[tables\] out"),
+        ({"shed": {"threshold": "1 s", "capacity": "9 s"}}, r"TASKS.*leave \[shed\] out"),
+        ({"options": {"order": "outer"}}, "UNKNOWN_KEY.*'order'.*share an exchange"),
+        ({"options": {"max_tasks": 0}}, "MAX_TASKS.*from 1 to 256"),
+        ({"sql": "SELECT value FROM a"}, "UNKNOWN_SOURCE.*a source .tasks., not 'a'"),
+        ({"sql": "SELECT 1 AS x FROM tasks AS t, tasks AS u"}, "TASKS.*leave this join out"),
+    ],
+)
+def test_wrong_tasks_of_a_job_are_refused(changed, expected, tmp_path):
+    assert parse_job(GOOD | TASKS, tmp_path).tasks == {"near": NEAR}
+    with pytest.raises(QueryError, match=expected):
+        parse_job(GOOD | TASKS | changed, tmp_path)
+
+
+def test_only_join_tasks_have_max_tasks(tmp_path):
+    with pytest.raises(QueryError, match=r"UNKNOWN_KEY.*'max_tasks'.*a job with \[tasks\]"):
+        parse_job(GOOD | {"options": {"max_tasks": 4}}, tmp_path)
 
 
 def test_a_job_may_have_tables(tmp_path):

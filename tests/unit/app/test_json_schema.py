@@ -20,6 +20,7 @@ PLACES = {
     (): SCHEMA,
     ("sources", "a"): SCHEMA["properties"]["sources"]["additionalProperties"],
     ("tables", "t"): SCHEMA["properties"]["tables"]["additionalProperties"],
+    ("tasks", "t"): SCHEMA["properties"]["tasks"]["additionalProperties"],
     ("sink",): SCHEMA["properties"]["sink"]["anyOf"][0],
     ("shed",): SCHEMA["properties"]["shed"],
     ("statistics",): SCHEMA["properties"]["statistics"],

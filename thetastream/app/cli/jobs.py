@@ -17,8 +17,9 @@ from thetastream.app.cli.shared_arguments import AddCommand, open_session, read_
 from thetastream.app.job.check import Finding, check_job
 from thetastream.app.job.checkpoint import lock
 from thetastream.app.job.document import read_job
+from thetastream.app.job.frames import explain_job, stage_tables
 from thetastream.app.job.json_schema import write_schema
-from thetastream.app.job.run import Totals, describe_epoch, explain_job, stage_tables
+from thetastream.app.job.run import Totals, describe_epoch
 from thetastream.app.job.run import run as run_job
 from thetastream.app.job.statistics_table import select_known, write_table
 from thetastream.core.errors import ThetastreamError

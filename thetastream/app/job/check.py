@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from thetastream.app.job.document import SQL, Document, examine, read_toml
+from thetastream.app.job.frames import find_spark_problems
 from thetastream.app.job.names import Scope, find_output, find_source_columns
-from thetastream.app.job.run import find_spark_problems
 from thetastream.app.job.schemas import Columns
 from thetastream.conditions import Phrase, split_comparisons, split_conjuncts
 from thetastream.conditions.statement import Select, Statement

@@ -1,7 +1,7 @@
 """Reads ``job.toml``, and lists all errors of the file at once, without Spark.
 
 sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"     finish = true
-[sources.NAME]  [tables.NAME]  [sink]  [sinks.NAME]
+[sources.NAME]  [tables.NAME]  [tasks.NAME]  [sink]  [sinks.NAME]
 [model]  [policy]  [shed]  [statistics]  [options]  [spark]
 
 It also checks the statements of a job against its sources and sinks.
@@ -34,6 +34,7 @@ from thetastream.app.job.spec import (
     read_option_tables,
     resolve,
 )
+from thetastream.app.job.task_tables import TASKS, find_join_problems, parse_tasks
 from thetastream.conditions import make_error_at, tokenize
 from thetastream.conditions.clauses import find_endless
 from thetastream.conditions.grammar import parse_script
@@ -56,6 +57,7 @@ KEYS = {
     "finish": bool,
     "sources": dict,
     "tables": dict,
+    "tasks": dict,
     "sink": dict,
     "sinks": dict,
     "model": dict,
@@ -81,6 +83,8 @@ class Document:
     """The sources whose values have the right types, by name in lower case."""
     tables: dict[str, Table] = field(default_factory=dict)
     """The tables without errors, by name in lower case."""
+    tasks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The join tasks, by name."""
     columns: dict[str, Columns | None] = field(default_factory=dict)
     """The declared columns of each source and table, by name in lower case; None if only Spark knows them."""
     script: Sequence[Statement] = ()
@@ -160,6 +164,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
         _read_source(document, name, table, folder)
     for name, table in get_table(found, "tables").items():
         _read_table(document, name, table, folder)
+    document.tasks = parse_tasks(found, document.sources, document.columns, document.get_problems)
     sinks = {
         name: parse_sink(table, folder, f"sink {name!r}", document.get_problems(f"sinks.{name}"))
         for name, table in get_table(found, "sinks").items()
@@ -175,6 +180,8 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     if isinstance(text, str):
         sources = found.get("sources")
         names = [*sources, *get_table(found, "tables")] if isinstance(sources, dict) else None
+        if document.tasks:
+            names = [TASKS]
         sink = _read_script(document, text, sink, sinks, names, folder, options)
     for problems in document.problems.values():
         problems[:] = _drop_consequences(problems)
@@ -189,6 +196,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             model=model,
             options=options,
             tables=document.tables,
+            tasks=document.tasks,
             spark=dict(get_table(found, "spark")),
             policy=policy,
             ends_when_caught_up=ends_when_caught_up,
@@ -263,6 +271,7 @@ def _read_script(
     problems += find_script_problems(document.script, sink)
     if names is not None:
         problems += find_unknown_sources(document.script, names)
+    problems += find_join_problems(document.script) if document.tasks else ()
     problems += find_name_problems(document.script, document.columns, options)
     problems += find_order_problems(document.script, options)
     if not problems and sink.kept is not None:

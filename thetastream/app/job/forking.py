@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from thetastream.app.job.check import OpenSession, is_plain
 from thetastream.app.job.checkpoint import lock, read_checkpoint
 from thetastream.app.job.document import examine, read_job
-from thetastream.app.job.run import find_spark_problems
+from thetastream.app.job.frames import find_spark_problems
 from thetastream.app.job.spec import Job
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import list_selects

@@ -14,10 +14,10 @@ from operator import or_
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from thetastream.app.job import changing_tables, document, source_tables
+from thetastream.app.job import changing_tables, document, source_tables, task_tables
 from thetastream.app.job.spec import REPLAY, SINK_KEYS, SINKS
 from thetastream.core.shed import Shed
-from thetastream.families.options import StatementOptions, list_options
+from thetastream.families.options import IndexName, StatementOptions, TaskOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY as MODELS
 from thetastream.results.snapshots import Snapshots
@@ -50,6 +50,7 @@ _SUMMARIES = {
     "finish": "No more input comes: a run reads what is there, decides every row and ends.",
     "sources": "The streams that FROM names.",
     "tables": "Tables beside the streams: the parameters of th.Table.",
+    "tasks": "Several joins of two sources over one exchange, as th.join_many; sql selects FROM tasks.",
     "sink": "Where the results go: a format of Spark, or a store.",
     "sinks": "Sinks with names, for INSERT INTO.",
     "model": "The model and its parameters. Without it, the planner chooses one by cost.",
@@ -85,9 +86,16 @@ def make_schema() -> Schema:
         "name", {name: _read_parameters(kind) for name, kind in POLICIES.items()}, TwoPhaseScaling.name
     )
     policy["anyOf"].append(_allow_others("name", POLICIES))
+    task = _make_table(task_tables.KEYS)
+    task["properties"] |= {
+        "within": {"anyOf": [_TYPES[str], {"type": "object", "additionalProperties": _TYPES[str]}]},
+        "index": _describe(IndexName),
+    }
+    task["required"] = ["on"]
     tables: dict[str, Schema] = {
         "sources": {"type": "object", "additionalProperties": source, "minProperties": 1},
         "tables": {"type": "object", "additionalProperties": table},
+        "tasks": {"type": "object", "additionalProperties": task},
         "sink": _make_sink(),
         "sinks": {"type": "object", "additionalProperties": {"$ref": "#/properties/sink"}},
         "model": _choose("name", {name: _read_parameters(kind) for name, kind in MODELS.items()}, "biclique"),
@@ -139,12 +147,14 @@ def _make_sink() -> Schema:
 
 
 def _make_options() -> Schema:
-    """Describe the options that a text can give, with their meaning."""
-    hints, found = get_type_hints(StatementOptions), {}
-    for name, option in list_options(StatementOptions).items():
-        if option.is_text:
-            summary = f"{option.summary} By default: {option.default}."
-            found[name] = {"description": summary, **_describe(hints[name])}
+    """Describe the options of statements and of join tasks that a text can give, with their meaning."""
+    found: Schema = {}
+    for door in (StatementOptions, TaskOptions):
+        hints = get_type_hints(door)
+        for name, option in list_options(door).items():
+            if option.is_text:
+                summary = f"{option.summary} By default: {option.default}."
+                found[name] = {"description": summary, **_describe(hints[name])}
     return {"type": "object", "properties": found, "additionalProperties": False}
 
 

@@ -9,7 +9,7 @@ sources.
 [model]         name, and the parameters of the model
 [shed]          the parameters of th.Shed
 [statistics]    the parameters of th.Statistics
-[options]       options of thetastream.families.options.StatementOptions
+[options]       options of thetastream.families.options.StatementOptions; with [tasks], of TaskOptions
 [spark]         session settings
 """
 
@@ -25,7 +25,7 @@ from thetastream.core.arguments import hint_unit
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import parse_duration
-from thetastream.families.options import StatementOptions, list_options
+from thetastream.families.options import Options, StatementOptions, TaskOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
 from thetastream.runtime.control.policies import (
@@ -47,11 +47,6 @@ SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
 
 SINK_KEYS = {"format": str, "path": str, "mode": str, "options": dict}
 """The keys of a sink, and the types of their values."""
-_ELSEWHERE = {
-    **dict.fromkeys(("columns", "result_time"), "sql selects the columns of results"),
-    **{name: f"it is the table [{name}] of a job" for name in ("shed", "statistics")},
-}
-"""Options of joins that a job gives in another place, and where that is."""
 _KINDS = {
     str: "a string",
     dict: "a table",
@@ -117,6 +112,9 @@ class Job:
     model: Model | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """The options of the joins, with the load shedder and the statistics."""
+    tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The tasks of ``th.join_many``, by name. If there are some, ``sql`` selects from their results, and
+    ``model`` and ``options`` are theirs."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     """The tables that join with the sources, by name."""
     spark: dict[str, Any] = field(default_factory=dict)
@@ -231,11 +229,13 @@ def read_option_tables(
     found: Mapping[str, Any], get_problems: Callable[[str], list[ThetastreamError]]
 ) -> dict[str, Any]:
     """Read [options], and [shed] and [statistics], which are options with tables of their own."""
-    problems, known = get_problems("options"), list_options(StatementOptions)
+    problems, has_tasks = get_problems("options"), bool(get_table(found, "tasks"))
+    known = list_options(TaskOptions if has_tasks else StatementOptions)
     texts = {name: option for name, option in known.items() if option.is_text}
     given = dict(get_table(found, "options"))
-    for name in sorted(given.keys() & _ELSEWHERE.keys()):
-        problems.append(QueryError("UNKNOWN_KEY", f"the options have no {name!r}: {_ELSEWHERE[name]}"))
+    for name in sorted(given.keys() & (list_options(Options).keys() - texts.keys())):
+        what = f"{name!r} cannot be one of the options, because {_say_where(name, has_tasks)}"
+        problems.append(QueryError("UNKNOWN_KEY", what))
         del given[name]
     check_keys(given, dict.fromkeys(texts, object), "the options", problems)
     for name in given.keys() & texts.keys():
@@ -249,6 +249,15 @@ def read_option_tables(
         if value is not None:
             given[name] = value
     return given
+
+
+def _say_where(name: str, has_tasks: bool) -> str:
+    """Say why the options of a job do not have an option of other joins."""
+    if name in ("shed", "statistics"):
+        return f"it is the table [{name}] of a job"
+    if has_tasks:
+        return "joins that share an exchange do not have it"
+    return "it is for a job with [tasks]" if name == "max_tasks" else "sql selects the columns of results"
 
 
 def parse_policy(
