@@ -64,7 +64,7 @@ def here(spark, monkeypatch, capfd):
             code = end.code
         return code, *capfd.readouterr()
 
-    for commands in (cli.jobs, cli.statements):
+    for commands in (cli.jobs, cli.statements, cli.tasks):
         monkeypatch.setattr(commands, "open_session", session)
     kept = spark.conf.get("spark.sql.streaming.numRecentProgressUpdates")
     yield run
@@ -200,6 +200,52 @@ def test_a_job_follows_its_policy(here, tmp_path):
     assert code == 0, errors
     assert th.control(tmp_path / "example" / "checkpoint").status()["requests"]
     assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == 30
+
+
+def test_a_job_has_tasks_that_begin_and_end(here, tmp_path):
+    assert here("init", tmp_path / "example")[0] == 0
+    folder = tmp_path / "example"
+    file = folder / "job.toml"
+    head, sources = file.read_text().split("[sources.bids]")
+    sql = "SELECT task, bids.id AS bid, asks.id AS ask, result_time FROM tasks"
+    tasks = """
+        [tasks.crossed]
+        on = "bids.symbol = asks.symbol AND bids.price >= asks.price"
+        within = "1 minute"
+        [options]
+        max_tasks = 2
+    """
+    head = re.sub(r'"""\n.*"""', json.dumps(sql), head, flags=re.DOTALL)
+    file.write_text(f"{head}[sources.bids]{sources}{tasks}")
+    assert here("check", file)[:2] == (0, f"{file} is fine\n")
+    code, plan, _ = here("explain", file)
+    assert code == 0
+    assert "tasks  " in plan
+    assert "Task crossed" in plan
+    code, _, errors = here("run", file, "--until-caught-up")
+    assert code == 0, errors
+    near = ["--on", "abs(bids.price - asks.price) <= 0.01", "--within", "1 second"]
+    code, _, errors = here("add-task", file, "near", "--on", "bids.prize = asks.price")
+    assert (code, "UNKNOWN_COLUMN" in errors) == (1, True)
+    assert here("add-task", file, "near", *near)[0] == 0
+    for hour in ("10", "11", "12", "13"):
+        for stream in ("bids", "asks"):
+            text = (folder / stream / "0.csv").read_text()
+            (folder / stream / f"{hour}.csv").write_text(text.replace("T09:", f"T{hour}:"))
+    code, _, errors = here("run", file, "--until-caught-up")
+    assert code == 0, errors
+    status = th.control(folder / "checkpoint").status()["tasks"]
+    assert [*status] == ["crossed", "near"]
+    found = ds.dataset(list_committed(folder / "matches")).to_table().to_pandas()
+    first = found[found.result_time.dt.hour == 9].groupby("task").size()
+    last = found[found.result_time.dt.hour == 13].groupby("task").size()
+    assert first.to_dict() == {"crossed": 30}
+    assert {*last.index} == {"crossed", "near"}
+    assert here("remove-task", file, "crossed")[0] == 0
+    file.write_text(file.read_text().replace("asks.price\"", "asks.prize\""))
+    code, said, _ = here("check", file)
+    assert code == 1
+    assert re.search(r"job.toml:\d+: \[UNKNOWN_COLUMN\] column 'prize'", said)
 
 
 def test_a_job_keeps_its_results_in_a_store_of_any_kind(here, spark, tmp_path, monkeypatch):

@@ -1,7 +1,8 @@
 """The routes by which clients see and change the units of running joins.
 
     GET  /controls           the plans of the controlled joins of all queries
-    POST /controls/{name}    a request: other units, another policy, or a share of tuples to drop
+    POST /controls/{name}    a request: other units, another policy, a share of tuples to drop, or a join task
+                             that ends or begins again
 
 A request is a file in the control folder of the join, as ``th.control`` puts it. The service needs only the
 checkpoint of the query, and the folder of mailboxes that it names.
@@ -14,6 +15,7 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict
 
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
+from thetastream.engine.running_tasks import RunningTask
 from thetastream.runtime.control.newest_offset import find_join, list_joins, read_checkpoint
 from thetastream.runtime.control.plan import decode_model
 from thetastream.runtime.control.request import NO_POLICY
@@ -38,6 +40,9 @@ class ControlBody(BaseModel):
     model: dict[str, Any] | None = None
     shed_factor: float | None = None
     policy: dict[str, Any] | None = None
+    add_task: str | None = None
+    """A task of the program that was removed. A new condition needs Spark: see ``thetastream add-task``."""
+    remove_task: str | None = None
 
 
 class RequestName(BaseModel):
@@ -67,9 +72,12 @@ def add_control_routes(app: FastAPI, door: Door, checkpoints: Mapping[str, str])
             None if body.model is None else decode_model(body.model),
             body.shed_factor,
             NO_POLICY if body.policy == {"name": STOP} else body.policy,
+            None if body.add_task is None else RunningTask(body.add_task),
+            body.remove_task,
         )
         if asked == ControlRequest():
-            raise QueryError("BAD_REQUEST", "a request must name sizes, a model, a shed_factor or a policy")
+            what = "a request must name sizes, a model, a shed_factor, a policy or a task"
+            raise QueryError("BAD_REQUEST", what)
         found = find_join(read_checkpoint(checkpoints[name]), body.join, f"query {name!r}")
         return RequestName(request=found.put(asked))
 

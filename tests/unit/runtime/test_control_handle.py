@@ -11,13 +11,14 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from tests.support.control_runs import RULES, FullHistoryRun, Run
+from tests.support.control_runs import RULES, FullHistoryRun, Run, TasksRun
 from thetastream.app.cli import main
 from thetastream.core.errors import QueryError, StateError
 from thetastream.core.records import encode
 from thetastream.core.shed import Shed
+from thetastream.engine.running_tasks import RunningTask
 from thetastream.joins.handle import control
-from thetastream.models import Split
+from thetastream.models import Biclique, Split
 from thetastream.runtime.control import files
 from thetastream.runtime.control.plan import ControlPlan, encode_plan
 from thetastream.runtime.control.request import Request
@@ -129,6 +130,42 @@ def test_the_command_line_scales_from_a_checkpoint(
     assert "change(s) of the units" in capsys.readouterr().out
     assert main(["clean", str(checkpoint), "--for-good", "--min-age", "0s"]) == 0
     assert [path for path in (tmp_path / "box").rglob("*") if path.is_file()] == []
+
+
+def test_the_command_line_ends_tasks_and_begins_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = TasksRun(tmp_path, monkeypatch, Biclique(1))
+    (tmp_path / "offsets").mkdir()
+
+    def run_epoch() -> list[str]:
+        run.run()
+        text = "\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])])
+        (tmp_path / "offsets" / str(run.epoch)).write_text(text)
+        return [*control(tmp_path).status()["tasks"]]
+
+    run_epoch()
+    assert main(["remove-task", str(tmp_path), "both"]) == 1
+    assert "[TASKS] the task 'both' must go on" in capsys.readouterr().err
+    assert main(["add-task", str(tmp_path), "wide", "--on", "a.k = b.k"]) == 1
+    assert "is a checkpoint; name the job" in capsys.readouterr().err
+    control(tmp_path).request(Request(add=RunningTask("drawn", join=run.write_task(3))))
+    run_epoch()
+    assert main(["remove-task", str(tmp_path), "both"]) == 0
+    assert run_epoch() == ["drawn"]
+    assert main(["add-task", str(tmp_path), "both", "--json"]) == 0
+    assert run_epoch() == ["drawn", "both"]
+    assert main(["status", str(tmp_path)]) == 0
+    assert "task          drawn since epoch 2: drawn\ntask          both" in capsys.readouterr().out
+    job = tmp_path / "job.toml"
+    job.write_text(
+        'sql = "SELECT a.value FROM a, b WHERE a.value = b.value"\ncheckpoint = "."\n'
+        + "".join(f'[sources.{name}]\nformat = "rate"\n' for name in "ab")
+    )
+    assert main(["add-task", str(job), "wide", "--on", "a.value < b.value"]) == 1
+    assert "job.toml must have [tasks]" in capsys.readouterr().err
+    assert main(["remove-task", str(job), "drawn"]) == 0
+    assert run_epoch() == ["both"]
 
 
 def test_a_folder_without_epochs_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

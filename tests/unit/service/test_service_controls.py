@@ -6,10 +6,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.control_runs import Run
+from tests.support.control_runs import Run, TasksRun
 from tests.support.service import run_service
 from thetastream.app.cli import main
-from thetastream.models import Matrix, Split
+from thetastream.engine.running_tasks import RunningTask
+from thetastream.joins.handle import control
+from thetastream.models import Biclique, Matrix, Split
+from thetastream.runtime.control.request import Request
 from thetastream.service import Grant
 from thetastream.service.access import digest_token
 
@@ -52,6 +55,7 @@ def test_clients_with_the_right_change_units_and_policies(
             ({"policy": {"name": "tps"}}, "POLICY"),
             ({"policy": {"name": "two-phase-scaling", "high": "much"}}, "POLICY"),
             ({"model": {"name": "grid"}}, "BAD_REQUEST"),
+            ({"remove_task": "both"}, "TASKS"),
             ({"join": "other", "sizes": {"cores": 3}}, "SEVERAL_JOINS"),
         ):
             answer = ask(**body)  # type: ignore[arg-type]
@@ -78,6 +82,30 @@ def test_clients_with_the_right_change_units_and_policies(
         ("viewer", "control", False),
         ("viewer", "watch", True),
     }
+
+
+def test_clients_end_a_join_task_and_begin_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = TasksRun(tmp_path, monkeypatch, Biclique(1))
+    (tmp_path / "offsets").mkdir()
+
+    def run_epoch() -> list[str]:
+        run.run()
+        text = "\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])])
+        (tmp_path / "offsets" / str(run.epoch)).write_text(text)
+        return [*control(tmp_path).status()["tasks"]]
+
+    assert run_epoch() == ["both"]
+    control(tmp_path).request(Request(add=RunningTask("drawn", join=run.write_task(3))))
+    assert run_epoch() == ["both", "drawn"]
+    with (
+        run_service({}, controls={"pairs": str(tmp_path)}, token=OPERATOR) as at,
+        httpx.Client(base_url=at, headers=send(OPERATOR), timeout=20) as client,
+    ):
+        assert client.post("/controls/pairs", json={"add_task": "wide"}).json()["condition"] == "TASKS"
+        assert client.post("/controls/pairs", json={"remove_task": "both"}).status_code == 200
+        assert run_epoch() == ["drawn"]
+        assert client.post("/controls/pairs", json={"add_task": "both"}).status_code == 200
+        assert run_epoch() == ["drawn", "both"]
 
 
 def test_a_service_that_changes_queries_needs_a_token(

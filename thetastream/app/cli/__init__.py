@@ -23,6 +23,7 @@ from thetastream.app.cli import (
     simulate,
     small,
     statements,
+    tasks,
 )
 from thetastream.app.cli.shared_arguments import Run
 from thetastream.core.errors import ThetastreamError
@@ -32,6 +33,7 @@ GROUPS = (
     jobs.add_commands,
     checkpoints.add_commands,
     scaling.add_commands,
+    tasks.add_commands,
     statements.add_commands,
     serving.add_serve,
     questions.add_query,

@@ -108,7 +108,7 @@ def describe_status(status: Mapping[str, Any]) -> str:
     >>> generation = {"model": "Split(cores=2)", "units": [0, 1], "since": 0}
     >>> generation |= {"leaving": [], "moving": [], "drained": []}
     >>> plan = {"version": 0, "max_units": 4, "shed_factor": 0.0, "policy": None, "coming": None}
-    >>> plan |= {"generations": [generation]}
+    >>> plan |= {"generations": [generation], "tasks": None}
     >>> print(describe_status({**plan, "requests": {}}))
     version       0
     max_units     4
@@ -121,6 +121,11 @@ def describe_status(status: Mapping[str, Any]) -> str:
     >>> plan["coming"] = {"model": "Split(cores=1)", "units": [2], "since": None, "waits_for": [0, 1]}
     >>> print(describe_status({**plan, "requests": {}}).splitlines()[-1])
     coming        Split(cores=1) on unit 2 takes over later; it waits for units 0, 1
+    >>> plan["tasks"] = {"near": {"since": 0, "on": None}, "wide": {"since": None, "on": "a.x < b.x"}}
+    >>> for line in describe_status({**plan, "requests": {}}).splitlines()[2:4]:
+    ...     print(line)
+    task          near since epoch 0
+    task          wide since the next epoch: a.x < b.x
     """
     lines = [("version", str(status["version"])), ("max_units", str(status["max_units"]))]
     if status["shed_factor"]:
@@ -128,9 +133,11 @@ def describe_status(status: Mapping[str, Any]) -> str:
     if status["policy"]:
         settings = [f"{name}={value}" for name, value in status["policy"].items() if name != "name"]
         lines.append(("policy", " ".join([status["policy"]["name"], *settings])))
+    for name, task in (status["tasks"] or {}).items():
+        text = f"{name} since {_name_epoch(task['since'])}"
+        lines.append(("task", text if task["on"] is None else f"{text}: {task['on']}"))
     for one in status["generations"]:
-        since = "the next epoch" if one["since"] is None else f"epoch {one['since']}"
-        text = f"{one['model']} on {_name_units(one['units'])} since {since}"
+        text = f"{one['model']} on {_name_units(one['units'])} since {_name_epoch(one['since'])}"
         if one["leaving"]:
             text += f"; {_name_units(one['leaving'])} get no new tuples"
         if one["moving"]:
@@ -146,6 +153,10 @@ def describe_status(status: Mapping[str, Any]) -> str:
         lines.append(("coming", text))
     lines += [("request", f"{name}: {outcome}") for name, outcome in status["requests"].items()]
     return "\n".join(f"{name:<14}{text}" for name, text in lines)
+
+
+def _name_epoch(epoch: int | None) -> str:
+    return "the next epoch" if epoch is None else f"epoch {epoch}"
 
 
 def _name_units(numbers: list[int]) -> str:
