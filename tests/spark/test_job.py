@@ -1,6 +1,7 @@
 """Job files: running a job, stopping it, and continuing it."""
 
 import json
+import os
 import random
 import re
 import shlex
@@ -23,6 +24,7 @@ import thetastream as th
 from tests.support import sqlite_store
 from tests.support.faults import killed_at_the_end
 from thetastream.app import cli
+from thetastream.app.cli.jobs import FIRST_FILE_S
 from thetastream.app.cli.serving import read_stores
 from thetastream.app.job.document import read_job
 from thetastream.app.job.frames import read
@@ -202,6 +204,32 @@ def test_a_job_follows_its_policy(here, tmp_path):
     assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == 30
 
 
+def test_a_job_chooses_its_model_again(here, tmp_path):
+    assert here("init", tmp_path / "example")[0] == 0
+    file = tmp_path / "example" / "job.toml"
+    asked = """
+        [model]
+        name = "split"
+        cores = 8
+        [options]
+        max_units = 24
+        [rechoose]
+        every = "1 millisecond"
+        factor = 1.2
+    """
+    file.write_text(file.read_text().replace("[sink]", asked + "[sink]"))
+    code, _, errors = here("run", file, "--until-caught-up")
+    assert code == 0, errors
+    assert re.search(r"thetastream: (Biclique|Matrix).* costs less by what the streams brought", errors), (
+        errors
+    )
+    assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == 30
+    file.write_text(re.sub("SELECT ONLINE.*crossed", "SELECT count(*) AS n", file.read_text()))
+    file.write_text(file.read_text().replace('"parquet"\npath = "matches"', '"noop"\nmode = "update"'))
+    code, _, errors = here("run", file, "--until-caught-up")
+    assert (code, "[CANNOT_SCALE] [rechoose] needs a statement" in errors) == (1, True), errors
+
+
 def test_a_job_has_tasks_that_begin_and_end(here, tmp_path):
     assert here("init", tmp_path / "example")[0] == 0
     folder = tmp_path / "example"
@@ -224,14 +252,17 @@ def test_a_job_has_tasks_that_begin_and_end(here, tmp_path):
     assert "Task crossed" in plan
     code, _, errors = here("run", file, "--until-caught-up")
     assert code == 0, errors
-    near = ["--on", "abs(bids.price - asks.price) <= 0.01", "--within", "1 second"]
+    near = ["--on", "abs(bids.price - asks.price) <= 9", "--within", "1 second"]
     code, _, errors = here("add-task", file, "near", "--on", "bids.prize = asks.price")
     assert (code, "UNKNOWN_COLUMN" in errors) == (1, True)
     assert here("add-task", file, "near", *near)[0] == 0
     for hour in ("10", "11", "12", "13"):
         for stream in ("bids", "asks"):
             text = (folder / stream / "0.csv").read_text()
-            (folder / stream / f"{hour}.csv").write_text(text.replace("T09:", f"T{hour}:"))
+            new = folder / stream / f"{hour}.csv"
+            new.write_text(text.replace("T09:", f"T{hour}:"))
+            # Spark reads files in the order of their times.
+            os.utime(new, (FIRST_FILE_S + int(hour),) * 2)
     code, _, errors = here("run", file, "--until-caught-up")
     assert code == 0, errors
     status = th.control(folder / "checkpoint").status()["tasks"]
@@ -241,8 +272,9 @@ def test_a_job_has_tasks_that_begin_and_end(here, tmp_path):
     last = found[found.result_time.dt.hour == 13].groupby("task").size()
     assert first.to_dict() == {"crossed": 30}
     assert {*last.index} == {"crossed", "near"}
+    assert last["near"] == 200 + 2 * 199
     assert here("remove-task", file, "crossed")[0] == 0
-    file.write_text(file.read_text().replace("asks.price\"", "asks.prize\""))
+    file.write_text(file.read_text().replace('asks.price"', 'asks.prize"'))
     code, said, _ = here("check", file)
     assert code == 1
     assert re.search(r"job.toml:\d+: \[UNKNOWN_COLUMN\] column 'prize'", said)

@@ -129,10 +129,7 @@ class Plan:
         >>> plan.rechoose(query)  # doctest: +SKIP
         """
         refuse_non_number(factor, "factor", 1, condition="BAD_REQUEST")
-        planned = self.join.planned if isinstance(self.join, UnitsJoin) else None
-        if not isinstance(planned, TwoStreamPlan) or planned.sends_messages:
-            what = "only a join of two streams whose units send no messages may have another model"
-            raise QueryError("CANNOT_SCALE", f"{what}; th.control(query).scale changes the sizes of others")
+        planned = find_rechoosable(self.join)
         handle = control(query, join)
         measured = statistics(query, handle.name)
         model = planned.rechoose(handle.plan.target.model, measured, factor)
@@ -187,6 +184,15 @@ class Plan:
         shown = on if len(on) <= LONGEST_CONDITION else f"{on[: LONGEST_CONDITION - 3]}..."
         kind = "streams" if self.is_streaming else "batch"
         return f"Plan of {kind} {', '.join(self.aliases)} on {shown}"
+
+
+def find_rechoosable(join: Joined) -> TwoStreamPlan:
+    """Return the plan of a join that may have another model while it runs; raise CANNOT_SCALE for others."""
+    planned = join.planned if isinstance(join, UnitsJoin) else None
+    if not isinstance(planned, TwoStreamPlan) or planned.sends_messages:
+        what = "only a join of two streams whose units send no messages may have another model"
+        raise QueryError("CANNOT_SCALE", f"{what}; th.control(query).scale changes the sizes of others")
+    return planned
 
 
 def remember_built(frame: DataFrame, built: Built) -> None:

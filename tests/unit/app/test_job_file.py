@@ -10,6 +10,7 @@ import pytest
 
 from thetastream.app.job.document import parse_job, read_job
 from thetastream.app.job.frames import describe_sink
+from thetastream.app.job.rechoosing import Rechoosing, rechoose_after_epochs
 from thetastream.app.job.run import describe_epoch
 from thetastream.app.job.spec import SinkSpec
 from thetastream.app.job.statistics_table import select_known, write_table
@@ -120,6 +121,52 @@ def test_a_job_may_have_a_policy(tmp_path):
 def test_wrong_options_of_a_job_are_refused(tables, expected, tmp_path):
     with pytest.raises(QueryError, match=expected):
         parse_job(GOOD | tables, tmp_path)
+
+
+def test_a_job_may_choose_its_model_again(tmp_path):
+    tables = {"options": {"max_units": 8}, "rechoose": {"every": "1 hour", "factor": 2}}
+    asked = parse_job(GOOD | tables, tmp_path).rechoosing
+    assert (asked.every_s, asked.factor) == (3600, 2)
+    assert parse_job(GOOD | tables | {"rechoose": {}}, tmp_path).rechoosing == Rechoosing()
+    assert parse_job(GOOD, tmp_path).rechoosing is None
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ({"rechoose": {}, "options": {}}, r"CANNOT_SCALE.*\[options\] must have max_units"),
+        ({"rechoose": {"every": "60"}}, 'BAD_VALUE.*every of .rechoose. must be a span.*"60 seconds"'),
+        ({"rechoose": {"every": "0 s"}}, "BAD_VALUE.*every"),
+        ({"rechoose": {"factor": 0.5}}, "BAD_VALUE.*factor of .rechoose. must be a number of at least 1"),
+        ({"rechoose": {"evry": "1 hour"}}, "UNKNOWN_KEY.*did you mean 'every'"),
+        (
+            {"rechoose": {}, "sql": "SELECT * FROM tasks", "tasks": {"near": {"on": "a.value = b.value"}}},
+            "CANNOT_SCALE.*join tasks keep theirs",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_chosen_again_is_refused(tables, expected, tmp_path):
+    with pytest.raises(QueryError, match=expected):
+        parse_job(GOOD | {"options": {"max_units": 8}} | tables, tmp_path)
+
+
+def test_errors_of_a_choice_are_told_and_the_job_goes_on():
+    class Failing:
+        calls = 0
+
+        def rechoose(self, query, factor):
+            self.calls += 1
+            if self.calls == 1:
+                raise QueryError("NOTHING_MEASURED", "no tuples")
+            return Chain(2) if self.calls == 2 else None
+
+    said, told = [], []
+    report = rechoose_after_epochs(said.append, None, Failing(), Rechoosing("1 microsecond"), told.append)
+    for number in range(3):
+        report({"epoch": number})
+    assert [epoch["epoch"] for epoch in said] == [0, 1, 2]
+    assert re.search("cannot be chosen again.*NOTHING_MEASURED", told[0])
+    assert told[1:] == ["Chain(workers=2) costs less by what the streams brought, and takes over"]
 
 
 ORDERED = "SELECT a.value, arrival.number FROM a, b WHERE a.value < b.value"

@@ -24,6 +24,7 @@ PLACES = {
     ("sink",): SCHEMA["properties"]["sink"]["anyOf"][0],
     ("shed",): SCHEMA["properties"]["shed"],
     ("statistics",): SCHEMA["properties"]["statistics"],
+    ("rechoose",): SCHEMA["properties"]["rechoose"],
     ("options",): SCHEMA["properties"]["options"],
     ("model",): SCHEMA["properties"]["model"]["anyOf"][1],
     ("policy",): SCHEMA["properties"]["policy"]["anyOf"][0],

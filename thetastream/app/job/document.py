@@ -2,7 +2,7 @@
 
 sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"     finish = true
 [sources.NAME]  [tables.NAME]  [tasks.NAME]  [sink]  [sinks.NAME]
-[model]  [policy]  [shed]  [statistics]  [options]  [spark]
+[model]  [policy]  [rechoose]  [shed]  [statistics]  [options]  [spark]
 
 It also checks the statements of a job against its sources and sinks.
 """
@@ -30,6 +30,7 @@ from thetastream.app.job.spec import (
     parse_model,
     parse_place,
     parse_policy,
+    parse_rechoosing,
     parse_sink,
     read_option_tables,
     resolve,
@@ -62,6 +63,7 @@ KEYS = {
     "sinks": dict,
     "model": dict,
     "policy": dict,
+    "rechoose": dict,
     "shed": dict,
     "statistics": dict,
     "options": dict,
@@ -175,6 +177,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     model = parse_model(get_table(found, "model"), document.get_problems("model"))
     options = read_option_tables(found, document.get_problems)
     policy = parse_policy(get_table(found, "policy"), options, model, document.get_problems("policy"))
+    rechoosing = parse_rechoosing(found, options, document.get_problems("rechoose"))
     # 2. The statements, against the sources and sinks.
     text = found.get("sql")
     if isinstance(text, str):
@@ -199,6 +202,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             tasks=document.tasks,
             spark=dict(get_table(found, "spark")),
             policy=policy,
+            rechoosing=rechoosing,
             ends_when_caught_up=ends_when_caught_up,
             is_finished=found.get("finish", False),
         )

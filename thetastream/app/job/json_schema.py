@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from thetastream.app.job import changing_tables, document, source_tables, task_tables
+from thetastream.app.job.rechoosing import Rechoosing
 from thetastream.app.job.spec import REPLAY, SINK_KEYS, SINKS
 from thetastream.core.shed import Shed
 from thetastream.families.options import IndexName, StatementOptions, TaskOptions, list_options
@@ -55,6 +56,7 @@ _SUMMARIES = {
     "sinks": "Sinks with names, for INSERT INTO.",
     "model": "The model and its parameters. Without it, the planner chooses one by cost.",
     "policy": "The policy that changes the units while the job runs. It needs max_units.",
+    "rechoose": "When the model is chosen again while the job runs. It needs max_units.",
     "shed": "The load shedder: the parameters of th.Shed.",
     "statistics": "Figures from which costs are estimated: the parameters of th.Statistics.",
     "options": "Options of the joins.",
@@ -100,6 +102,7 @@ def make_schema() -> Schema:
         "sinks": {"type": "object", "additionalProperties": {"$ref": "#/properties/sink"}},
         "model": _choose("name", {name: _read_parameters(kind) for name, kind in MODELS.items()}, "biclique"),
         "policy": policy,
+        "rechoose": _read_parameters(Rechoosing),
         "shed": _read_parameters(Shed),
         "statistics": _read_parameters(Statistics),
         "options": _make_options(),

@@ -13,11 +13,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 import thetastream as th
 from thetastream.app.job.decoding import DeadLetters
 from thetastream.app.job.frames import join_streams
+from thetastream.app.job.rechoosing import find_plan, rechoose_after_epochs
 from thetastream.app.job.spec import REPLAY, Job, write_option
 from thetastream.app.job.stopping import CUT, StopRequests, catch_signals
-from thetastream.core.errors import (
-    QueryError,
-)
+from thetastream.core.errors import QueryError
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
@@ -53,7 +52,7 @@ def run(
     SIGINT and SIGTERM let the running epoch finish, for which the job waits ``wait_s`` seconds, or as long as
     it takes. A second signal stops it at once. When the job is started again, it continues after the
     last epoch that is committed in its checkpoint. With ``finish``, or if the job asks for it, one more epoch
-    decides every row when the job has caught up. ``tell`` gets what the user should know while it stops, and
+    decides every row when the job has caught up. ``tell`` gets what the user should know besides, and
     ``measure`` gets a query after its epochs, before Spark forgets what it has reported about them.
 
     Raises
@@ -76,6 +75,7 @@ def run(
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
     with catch_signals(seconds, wait_s) as stop:
         results = join_streams(spark, job)
+        plan = None if job.rechoosing is None else find_plan(results)
         # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
         with suppress(OSError, pa.ArrowException):
             refuse_damaged(job.checkpoint)
@@ -87,6 +87,8 @@ def run(
         while True:
             query = _start(results, job, until_caught_up)
             report = say if job.policy is None else _follow_after_first(say, query, job.policy)
+            if plan is not None and job.rechoosing is not None:
+                report = rechoose_after_epochs(report, query, plan, job.rechoosing, tell)
             dead_letters = DeadLetters()
             try:
                 dead_letters.start(spark, job, until_caught_up)

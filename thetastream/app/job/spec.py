@@ -7,6 +7,8 @@ sources.
 [sink]          format, path, mode, options; or store, its parameters, and the arguments of th.write
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
+[policy]        name, and the parameters of the policy
+[rechoose]      the parameters of Rechoosing
 [shed]          the parameters of th.Shed
 [statistics]    the parameters of th.Statistics
 [options]       options of thetastream.families.options.StatementOptions; with [tasks], of TaskOptions
@@ -21,6 +23,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from thetastream.app.job.rechoosing import Rechoosing
 from thetastream.core.arguments import hint_unit
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.shed import Shed
@@ -120,6 +123,8 @@ class Job:
     spark: dict[str, Any] = field(default_factory=dict)
     policy: Policy | None = None
     """The policy that changes the units while the job runs."""
+    rechoosing: Rechoosing | None = None
+    """When the model is chosen again while the job runs. None means never."""
     ends_when_caught_up: bool = False
     """Whether a run ends when it has read what is there, because the trigger is "available now"."""
     is_finished: bool = False
@@ -287,6 +292,21 @@ def parse_policy(
     if obstacle is not None:
         problems.append(QueryError("POLICY", f"{obstacle}; leave [policy] out, or name the model biclique"))
     return policy
+
+
+def parse_rechoosing(
+    found: Mapping[str, Any], options: Mapping[str, Any], problems: list[ThetastreamError]
+) -> Rechoosing | None:
+    """Read [rechoose], and add its errors to ``problems``; return None without it. It may be empty."""
+    if not isinstance(found.get("rechoose"), dict):
+        return None
+    what = "[rechoose] changes the model of a join"
+    if found.get("tasks"):
+        problems.append(QueryError("CANNOT_SCALE", f"{what}, and join tasks keep theirs; leave it out"))
+    elif options.get("max_units") is None:
+        problems.append(QueryError("CANNOT_SCALE", f"{what}, so [options] must have max_units"))
+    rechoosing: Rechoosing | None = _build(Rechoosing, found["rechoose"], "[rechoose]", (), problems)
+    return rechoosing
 
 
 def _build(

@@ -1,0 +1,101 @@
+"""Chooses the model of a running job again, from time to time, in the process of its query.
+
+[rechoose]   every, factor
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from thetastream.core.arguments import describe_given, hint_unit, refuse_non_number
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.spans import read_span
+from thetastream.joins.plan import Plan, find_built, find_rechoosable
+
+
+@dataclass(frozen=True)
+class Rechoosing:
+    """When the model of a running job is chosen again.
+
+    Parameters
+    ----------
+    every : str
+        The time between two comparisons of models.
+    factor : float
+        As in ``Plan.rechoose``: another model is asked for if the present one costs so many times as much.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE if ``every`` is no positive span of time, or ``factor`` is less than 1.
+    """
+
+    every: str = "10 minutes"
+    factor: float = 1.5
+
+    def __post_init__(self) -> None:
+        span = read_span(self.every)
+        if span is None or span <= timedelta(0):
+            what = f'every of [rechoose] must be a span, as in "10 minutes", not {describe_given(self.every)}'
+            raise QueryError("BAD_VALUE", what + hint_unit(self.every))
+        refuse_non_number(self.factor, "factor of [rechoose]", 1)
+
+    @property
+    def every_s(self) -> float:
+        """The time between two comparisons, in seconds."""
+        span = read_span(self.every)
+        assert span is not None
+        return span.total_seconds()
+
+
+def find_plan(results: DataFrame) -> Plan:
+    """Find the plan of the join whose results a job writes, if the join may have another model.
+
+    Raises
+    ------
+    QueryError
+        CANNOT_SCALE if the results are not those of one such join.
+    """
+    built = find_built(results)
+    if built is None:
+        what = "[rechoose] needs a statement whose rows are those of one join of two streams"
+        raise QueryError(
+            "CANNOT_SCALE", f"{what}, without groups, subqueries and names of columns; leave it out"
+        )
+    find_rechoosable(built.join)
+    return Plan(built.join)
+
+
+def rechoose_after_epochs(
+    say: Callable[[dict[str, Any]], None],
+    query: StreamingQuery,
+    plan: Plan,
+    asked: Rechoosing,
+    tell: Callable[[str], None],
+) -> Callable[[dict[str, Any]], None]:
+    """Return a listener of epochs that says them, and chooses the model again when it is time.
+
+    ``tell`` gets the model that is asked for, or why none could be chosen. The query goes on in both cases.
+    """
+    last = time.monotonic()
+
+    def report(epoch: dict[str, Any]) -> None:
+        nonlocal last
+        say(epoch)
+        if time.monotonic() - last < asked.every_s:
+            return
+        last = time.monotonic()
+        try:
+            model = plan.rechoose(query, asked.factor)
+        except ThetastreamError as problem:
+            tell(f"the model cannot be chosen again: {problem}")
+        else:
+            if model is not None:
+                tell(f"{model!r} costs less by what the streams brought, and takes over")
+
+    return report
