@@ -224,10 +224,6 @@ def test_a_job_chooses_its_model_again(here, tmp_path):
         errors
     )
     assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == 30
-    file.write_text(re.sub("SELECT ONLINE.*crossed", "SELECT count(*) AS n", file.read_text()))
-    file.write_text(file.read_text().replace('"parquet"\npath = "matches"', '"noop"\nmode = "update"'))
-    code, _, errors = here("run", file, "--until-caught-up")
-    assert (code, "[CANNOT_SCALE] [rechoose] needs a statement" in errors) == (1, True), errors
 
 
 def test_a_job_has_tasks_that_begin_and_end(here, tmp_path):

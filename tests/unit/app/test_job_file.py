@@ -135,6 +135,8 @@ def test_a_job_may_choose_its_model_again(tmp_path):
     ("tables", "expected"),
     [
         ({"rechoose": {}, "options": {}}, r"CANNOT_SCALE.*\[options\] must have max_units"),
+        ({"rechoose": {}, "sql": "SELECT value FROM a"}, "CANNOT_SCALE.*needs a statement"),
+        ({"rechoose": {}, "sql": f"INSERT INTO m (u, v) {SQL}", "sinks": {"m": {}}}, "names of columns"),
         ({"rechoose": {"every": "60"}}, 'BAD_VALUE.*every of .rechoose. must be a span.*"60 seconds"'),
         ({"rechoose": {"every": "0 s"}}, "BAD_VALUE.*every"),
         ({"rechoose": {"factor": 0.5}}, "BAD_VALUE.*factor of .rechoose. must be a number of at least 1"),

@@ -16,6 +16,7 @@ from typing import Any
 
 from thetastream.app.job.changing_tables import parse_table
 from thetastream.app.job.names import find_name_problems, find_results
+from thetastream.app.job.rechoosing import Rechoosing, make_unfit_error
 from thetastream.app.job.schemas import Columns
 from thetastream.app.job.source_tables import find_source_columns, find_time_problems, parse_source
 from thetastream.app.job.spec import (
@@ -45,7 +46,7 @@ from thetastream.core.spans import AVAILABLE_NOW, Rows, is_available_now
 from thetastream.spark.tables.table import Table
 from thetastream.statements.errors import sort_problems
 from thetastream.statements.insert import find_mode_problems, find_store_mode_problems
-from thetastream.statements.order import find_order_problems
+from thetastream.statements.order import find_order_problems, is_regrouped
 from thetastream.statements.sink_store import SinkStore
 
 _PLAIN_SPAN = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
@@ -185,7 +186,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
         names = [*sources, *get_table(found, "tables")] if isinstance(sources, dict) else None
         if document.tasks:
             names = [TASKS]
-        sink = _read_script(document, text, sink, sinks, names, folder, options)
+        sink = _read_script(document, text, sink, sinks, names, folder, options, rechoosing)
     for problems in document.problems.values():
         problems[:] = _drop_consequences(problems)
     if not document.all_problems:
@@ -259,6 +260,7 @@ def _read_script(
     names: Sequence[str] | None,
     folder: Path,
     options: Mapping[str, Any],
+    rechoosing: Rechoosing | None,
 ) -> SinkSpec:
     """Read the statements, collect their errors, and return the sink of the last statement.
 
@@ -276,6 +278,7 @@ def _read_script(
     if names is not None:
         problems += find_unknown_sources(document.script, names)
     problems += find_join_problems(document.script) if document.tasks else ()
+    document.get_problems("rechoose").extend(find_choice_problems(document.script[-1], rechoosing))
     problems += find_name_problems(document.script, document.columns, options)
     problems += find_order_problems(document.script, options)
     if not problems and sink.kept is not None:
@@ -348,6 +351,15 @@ def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterato
         yield from find_mode_problems(last.select, sink.mode)
     else:
         yield from find_store_mode_problems(last.select, sink.mode)
+
+
+def find_choice_problems(statement: Statement, rechoosing: Rechoosing | None) -> Iterator[QueryError]:
+    """Yield an error if the rows of a statement are not those of a join whose model is chosen again."""
+    select, head = statement.select, statement.head
+    is_plain = len(select.sources) == 2 and len(select.clauses.phrases) == 1
+    is_named = isinstance(head, Insert) and bool(head.columns)
+    if rechoosing is not None and (not is_plain or is_regrouped(select.clauses) or is_named):
+        yield make_unfit_error()
 
 
 def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> Iterator[QueryError]:

@@ -193,6 +193,8 @@ def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tup
     last = replace(document.script[-1], is_explain=True)
     job = document.job
     model, options = (None, {}) if job is None else (job.model, job.options)
+    if any(document.problems.get(f"{TASKS}.{name}") for name in document.tasks):
+        return
     if document.tasks:
         frames = {document.sources[name].name: frame for name, frame in streams.items()}
         try:

@@ -53,6 +53,14 @@ class Rechoosing:
         return span.total_seconds()
 
 
+def make_unfit_error() -> QueryError:
+    """Make the error of a job whose rows are not those of one join."""
+    what = "[rechoose] needs a statement whose rows are those of one join of two streams"
+    return QueryError(
+        "CANNOT_SCALE", f"{what}, without groups, subqueries and names of columns; leave it out"
+    )
+
+
 def find_plan(results: DataFrame) -> Plan:
     """Find the plan of the join whose results a job writes, if the join may have another model.
 
@@ -63,10 +71,7 @@ def find_plan(results: DataFrame) -> Plan:
     """
     built = find_built(results)
     if built is None:
-        what = "[rechoose] needs a statement whose rows are those of one join of two streams"
-        raise QueryError(
-            "CANNOT_SCALE", f"{what}, without groups, subqueries and names of columns; leave it out"
-        )
+        raise make_unfit_error()
     find_rechoosable(built.join)
     return Plan(built.join)
 
