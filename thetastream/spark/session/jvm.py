@@ -13,22 +13,31 @@ standard error of the process that starts it, and they keep it as long as they r
 import hashlib
 import os
 import re
+import signal
+import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, java_gateway
 
+from thetastream.core.errors import SessionError
 from thetastream.spark.session.workers import HOME, has_installed_pyspark, link_folders
 
 QUIET = "-Xlog:cds*=off"
 """No message about an archive that does not fit, or about classes that an archive cannot contain."""
 _SECRETS = "(?i)secret|password|token|access[.]?key"
 """Spark's default of spark.redaction.regex."""
+_ADDRESS = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+"""The variable with the path of the file in which PySpark waits for the address of its JVM."""
+_STALLED_S = 5.0
+"""Seconds after which a JVM does not complete the file any more. It usually needs less than a millisecond."""
 _CHATTER = (
     b"Starting Streaming TransformWithStateInPandas",
     b"Streaming TransformWithStateInPandas Python worker",
@@ -116,10 +125,53 @@ def launch_without_secrets(options: Mapping[str, object]) -> None:
     ----------
     options : mapping
         The options of the builder of the session.
+
+    Raises
+    ------
+    SessionError
+        DISK_FULL if the JVM cannot write its address into the folder for temporary files.
     """
     is_secret = re.compile(str(options.get("spark.redaction.regex", _SECRETS)))
     shown = [(key, str(value)) for key, value in options.items() if not is_secret.search(key)]
-    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(shown))
+    names = vars(java_gateway)
+    before, names["Popen"] = names["Popen"], _GatewayProcess
+    try:
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(shown))
+    finally:
+        names["Popen"] = before
+
+
+class _GatewayProcess(subprocess.Popen[bytes]):
+    """The process of a JVM. PySpark polls it while it waits for the file with the address of the JVM.
+
+    The JVM writes ``connection*.info`` into the folder of this file, and renames it. If the disk is full, its
+    main thread ends before that. Other threads keep it alive, and PySpark would wait without a limit.
+    """
+
+    def __init__(self, command: list[str], env: dict[str, str], **settings: Any) -> None:
+        self._folder = Path(env[_ADDRESS]).parent
+        self._seen: float | None = None
+        super().__init__(command, env=env, **settings)
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while the JVM runs.
+
+        Raises
+        ------
+        SessionError
+            DISK_FULL.
+        """
+        code = super().poll()
+        if code is not None or not any(self._folder.glob("connection*.info")):
+            return code
+        self._seen = self._seen or time.monotonic()
+        if time.monotonic() - self._seen < _STALLED_S:
+            return None
+        os.kill(self.pid, signal.SIGKILL)  # ``self.kill`` polls again.
+        self.wait()
+        what = f"the JVM of Spark cannot write its address into {self._folder.parent}, and its disk is full"
+        hint = "Make room there, or set TMPDIR to another folder, and start the program again"
+        raise SessionError("DISK_FULL", f"{what}. {hint}: no query has begun, and checkpoints are as before")
 
 
 def ignore_sigterm() -> None:
