@@ -50,7 +50,9 @@ class Sample:
     python_mb: float
     descriptors: int
     files: int
-    """Files of state, mailboxes and cache. The logs of Spark's file source grow by design."""
+    """Files of state and cache. The logs of Spark's file source grow by design."""
+    messages: int
+    """Files of mailboxes."""
 
 
 def take_sample(program: Program, second: float) -> Sample | None:
@@ -59,10 +61,10 @@ def take_sample(program: Program, second: float) -> Sample | None:
     usage = measure_processes(program.process.pid)
     if not usage.java_mb:
         return None
-    folders = [
-        *program.folder.glob("checkpoints/*/state"),
-        program.folder / "mailboxes",
-        program.folder / "cache",
-    ]
-    files = sum(len(names) for folder in folders for _, _, names in os.walk(folder))
-    return Sample(second, *usage, files)
+    files = count_files(*program.folder.glob("checkpoints/*/state"), program.folder / "cache")
+    return Sample(second, *usage, files, count_files(program.folder / "mailboxes"))
+
+
+def count_files(*folders: Path) -> int:
+    """Count the files below some folders."""
+    return sum(len(names) for folder in folders for _, _, names in os.walk(folder))

@@ -6,21 +6,34 @@
 import signal
 import sys
 import time
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 DELAY = "2 minutes"
 """The delay of the watermark. It is longer than the disorder of the streams."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Tuples whose ``x`` are near that of the first stream, if its ``y`` is above that of the last one."""
+
+    aliases: str
+    reach: int
+    within: str
+
+    @property
+    def on(self) -> str:
+        near = [f"abs(a.x - {alias}.x) <= {self.reach}" for alias in self.aliases[1:]]
+        same = [f"{one}.x = {other}.x" for one, other in pairwise(self.aliases)]
+        return " AND ".join([*(near if self.reach else same), f"a.y > {self.aliases[-1]}.y"])
+
+
 QUERIES = {
-    "pairs": ("abs(a.x - b.x) <= 1 AND a.y > b.y", "10 minutes"),
-    "chain": ("abs(a.x - b.x) <= 1 AND a.y > b.y", "10 minutes"),
-    "ring": ("a.x = b.x AND b.x = c.x AND a.y > c.y", "3 minutes"),
+    "pairs": Query("ab", 1, "10 minutes"),
+    "chain": Query("ab", 1, "10 minutes"),
+    "ring": Query("abc", 0, "3 minutes"),
 }
-"""The condition and the window of each query. The streams a and b are joined; the ring also joins c."""
-
-
-def list_aliases(name: str) -> str:
-    """List the streams of a query."""
-    return "abc" if name == "ring" else "ab"
 
 
 def run_queries(folder: Path, catch_up: bool) -> None:
@@ -30,32 +43,33 @@ def run_queries(folder: Path, catch_up: bool) -> None:
     spark = th.local_session(2, "soak", **{"spark.sql.session.timeZone": "UTC", "spark.driver.memory": "2g"})
     th.export_metrics(spark, port=None, json_lines=folder / "metrics.jsonl")
     models = {"pairs": th.Biclique((1, 1)), "chain": th.Chain(2), "ring": th.Ring(2)}
-    queries = []
-    for name, (on, within) in QUERIES.items():
-        aliases = list_aliases(name)
+    started = []
+    for name, query in QUERIES.items():
         streams = {}
-        for alias in aliases:
+        for alias in query.aliases:
             reader = spark.readStream.schema("id LONG, x LONG, y LONG, ts TIMESTAMP")
             reader = reader.option("maxFilesPerTrigger", 30)
             streams[alias] = reader.parquet(str(folder / alias)).withWatermark("ts", DELAY)
         mailbox = str(folder / "mailboxes") if name != "pairs" else None
         cache = str(folder / "cache")
-        joined = th.join(streams, on, within, model=models[name], mailbox=mailbox, cache_folder=cache)
-        rows = joined.selectExpr(*(f"{alias}.id AS {alias}" for alias in aliases))
+        joined = th.join(
+            streams, query.on, query.within, model=models[name], mailbox=mailbox, cache_folder=cache
+        )
+        rows = joined.selectExpr(*(f"{alias}.id AS {alias}" for alias in query.aliases))
         checkpoint, results = str(folder / "checkpoints" / name), str(folder / "results" / name)
         th.checkpoints.finish_epoch(rows, checkpoint, results)
         writer = rows.writeStream.queryName(name).format("parquet").option("checkpointLocation", checkpoint)
         writer = writer.trigger(availableNow=True) if catch_up else writer.trigger(processingTime="1 second")
-        queries.append(writer.start(results))
+        started.append(writer.start(results))
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
-    while not stopped and any(query.isActive for query in queries):
+    while not stopped and any(one.isActive for one in started):
         time.sleep(0.2)
-        for query in queries:
-            if not query.isActive and query.exception() is not None:
-                query.awaitTermination()
-    for query in queries:
-        query.stop()
+        for one in started:
+            if not one.isActive and one.exception() is not None:
+                one.awaitTermination()
+    for one in started:
+        one.stop()
     spark.stop()
 
 

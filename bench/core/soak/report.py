@@ -32,7 +32,7 @@ def list_growths(found: Soak) -> list[Growth]:
     seconds = [sample.second for sample in found.samples]
     growths = [
         find_growth(name, seconds, [getattr(sample, name) for sample in found.samples])
-        for name in ("java_mb", "python_mb", "descriptors", "files")
+        for name in ("java_mb", "python_mb", "descriptors", "files", "messages")
     ]
     for query in QUERIES:
         epochs = [one for one in found.epochs if one["query"] == query and one["received"]]
@@ -72,7 +72,7 @@ def draw_figures(found: Soak, path: Path) -> None:
     seconds = [sample.second for sample in found.samples]
     for name in ("java_mb", "python_mb"):
         axes[0].plot(seconds, [getattr(sample, name) for sample in found.samples], label=name)
-    for name in ("descriptors", "files"):
+    for name in ("descriptors", "files", "messages"):
         axes[1].plot(seconds, [getattr(sample, name) for sample in found.samples], label=name)
     for query in QUERIES:
         epochs = [one for one in found.epochs if one["query"] == query]

@@ -23,7 +23,7 @@ SAMPLE_S = 2.0
 
 
 def soak(folder: Path, minutes: float, restart_s: float, announce: Callable[[str], None]) -> Soak:
-    """Run the program, write its streams, end it now and then, and compare its answers."""
+    """Run the program, write its streams, and end it now and then."""
     shutil.rmtree(folder, ignore_errors=True)
     for stream in "abc":
         (folder / stream).mkdir(parents=True)
@@ -60,7 +60,6 @@ def soak(folder: Path, minutes: float, restart_s: float, announce: Callable[[str
     finally:
         program.end(True)
     found.epochs = read_epochs(folder / "metrics.jsonl")
-    found.answers = {name: compare(folder, name) for name in QUERIES}
     return found
 
 
@@ -79,12 +78,15 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("out/soak"), help="folder (default out/soak)")
     asked = parser.parse_args(arguments)
-    found = soak((asked.out / "run").absolute(), asked.minutes, asked.restart_seconds, announce)
-    text = describe(found)
-    print(text)
-    (asked.out / "report.md").write_text(text)
+    folder = (asked.out / "run").absolute()
+    found = soak(folder, asked.minutes, asked.restart_seconds, announce)
     (asked.out / "samples.json").write_text(json.dumps([asdict(one) for one in found.samples]) + "\n")
     draw_figures(found, asked.out / "soak.png")
+    report = asked.out / "report.md"
+    report.write_text(describe(found))
+    found.answers = {name: compare(folder, name) for name in QUERIES}
+    report.write_text(describe(found))
+    print(report.read_text())
     is_wrong = any(wrong for _, wrong in found.answers.values())
     grows = 60 * found.minutes >= LEAST_S and any(growth.share > FLAT for growth in list_growths(found))
     return int(is_wrong or grows)
