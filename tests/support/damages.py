@@ -84,7 +84,8 @@ def run_checkpoints(numbers: range, folder: Path) -> Iterator[Case]:
 SUITES: dict[str, tuple[Callable[[range, Path], Iterator[Case]], int]] = {
     "files": (run_files, 3),
     "control": (run_control, 4),
-    **{name: (partial(run_stores, name), 6) for name in EMBEDDED},
+    "parquet": (partial(run_stores, "parquet"), 6),
+    "delta": (partial(run_stores, "delta"), 7),
     "checkpoints": (run_checkpoints, len(checkpoint_damage.KINDS)),
 }
 """The suites, and how many kinds of files each of them has."""

@@ -74,7 +74,7 @@ def make_temporary(prefix: str) -> Path:
 
 
 def refuse_unsafe(path: Path) -> None:
-    """Refuse the path of a folder that other users may have made or could replace, or warn of it.
+    """Refuse the path of a folder or file that other users may have made or could replace, or warn of it.
 
     Raises
     ------
@@ -137,7 +137,9 @@ def _has_users(folder: Path) -> bool:
 def _refuse(what: str) -> NoReturn:
     from thetastream.core.errors import SessionError
 
-    hint = "remove it, or name another folder (cache_folder=, mailbox=, spark.local.dir, TMPDIR)"
+    hint = (
+        "remove it, or name another folder (cache_folder=, mailbox=, spark.local.dir, TMPDIR, XDG_CACHE_HOME)"
+    )
     raise SessionError("UNSAFE_FOLDER", f"only this user may change a private folder, but {what}; {hint}")
 
 

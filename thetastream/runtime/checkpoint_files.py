@@ -15,7 +15,8 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +146,42 @@ def find_damages(folder: Folder) -> list[str]:
     offsets = folder.list_files("offsets")
     checks = {"metadata": _check_query} if offsets or folder.exists("metadata") else {}
     for log in ("offsets", "commits"):
-        numbers = sorted(int(name) for name in folder.list_files(log) if name.isdecimal())
-        checks |= {f"{log}/{number}": _check_epoch for number in numbers}
+        checks |= {f"{log}/{number}": _check_epoch for number in _list_epochs(folder.list_files(log))}
     for source in sorted(folder.list_files("sources")):
         checks |= _check_source(folder, source, find_last_epoch(offsets))
     damages = ((name, _find_damage(folder, name, check)) for name, check in checks.items())
-    return [f"{name} {why}" for name, why in damages if why is not None]
+    found = [f"{name} {why}" for name, why in damages if why is not None]
+    return found or _find_disorder(folder, sorted(int(name) for name in offsets if name.isdecimal()))
 
 
+def _list_epochs(names: Collection[str]) -> list[int]:
+    """List the epochs in a log. Spark cannot write the next one if only its checksum is there.
+
+    >>> _list_epochs(["4", "5", ".1.crc", ".4.crc", ".5.crc", ".6.crc"])
+    [4, 5, 6]
+    """
+    epochs = sorted(int(name) for name in names if name.isdecimal())
+    checksums = [int(found[1]) for name in names if (found := re.fullmatch(r"\.(\d+)\.crc", name))]
+    return [*epochs, *sorted(n for n in checksums if epochs and n > epochs[-1])]
+
+
+def _find_disorder(folder: Folder, epochs: list[int]) -> list[str]:
+    """Find epochs whose sources of files have read less than in the epoch before, or are not as many.
+
+    Such offsets belong to another epoch, or have lines twice.
+    """
+    found = []
+    for before, after in pairwise(epochs):
+        one, other = (folder.read(f"offsets/{epoch}").decode().splitlines()[2:] for epoch in (before, after))
+        read = [[_FILES.fullmatch(line) for line in lines] for lines in zip(one, other, strict=False)]
+        goes_back = any(first and last and int(first[1]) > int(last[1]) for first, last in read)
+        if goes_back or len(one) != len(other):
+            found.append(f"offsets/{after} does not follow offsets/{before}")
+    return found
+
+
+_FILES = re.compile(r'\{"logOffset": ?(\d+)\}')
+"""The offset of a source of files."""
 _Check = Callable[[str, str], str | None]
 """Says what is wrong with a file of this name and this text; None if nothing is."""
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from thetastream.core import private_folder
+from thetastream.core.errors import SessionError
 from thetastream.spark.session.jvm import ClassArchive, find_archive, locate_archive
 from thetastream.spark.session.worker_packages import VARIABLE
 from thetastream.spark.session.workers import HOME, SETTING
@@ -74,3 +76,19 @@ def test_the_home_of_the_environment_comes_back(
     with pytest.raises(RuntimeError, match="no Java"):
         ClassArchive(tmp_path).make(fail)
     assert os.environ.get(HOME) == before
+
+
+def test_an_archive_that_others_can_replace_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM would run their code."""
+    for name in ("_is_reachable", "_has_users"):
+        monkeypatch.setattr(private_folder, name, lambda folder: True)
+    archive = locate_archive()
+    archive.make(write_file)
+    archive.folder.chmod(0o777)
+    with pytest.raises(SessionError, match=r"UNSAFE_FOLDER.*classes\.jsa.*XDG_CACHE_HOME"):
+        find_archive({})
+    archive.make(write_file)
+    assert find_archive({}) == archive
+    archive.folder.parent.chmod(0o777)
+    with pytest.raises(SessionError, match="UNSAFE_FOLDER"):
+        archive.make(write_file)

@@ -6,9 +6,10 @@ from tests.support.damages import ALLOWED, EXACT, Case, read_cases, run, write_t
 
 
 def test_each_kind_of_file_is_damaged_and_a_run_goes_on(tmp_path: Path) -> None:
-    suites = ("files", "parquet")
+    suites = ("files", "parquet", "delta")
     first = run(tmp_path, 1, suites)
-    assert [case.number for case in first if case.suite == "parquet"] == [*range(6)]
+    for name, n_kinds in (("parquet", 6), ("delta", 7)):
+        assert len({case.kind for case in first if case.suite == name}) == n_kinds
     assert {case.suite for case in first} == set(suites)
     assert all(set(case.outcomes) <= {EXACT} | ALLOWED for case in first)
     log = tmp_path / "damages.jsonl"

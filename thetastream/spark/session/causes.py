@@ -73,8 +73,8 @@ _LOGS = (
     _Log(
         "commits",
         re.compile(r"\bCommitLog|CommitMetadata"),
-        "If it is the newest file of commits, remove it: its epoch runs again with the same input, and a "
-        f"store takes its rows once. Otherwise, r{_RESTORE[1:]}",
+        "If it is the newest file of commits, remove it and its checksum (.4.crc for the file 4): its epoch "
+        f"runs again with the same input, and a store takes its rows once. Otherwise, r{_RESTORE[1:]}",
     ),
     _Log("sources", re.compile(r"FileStreamSource|CompactibleFileStreamLog"), _RESTORE),
     _Log(

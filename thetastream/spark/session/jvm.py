@@ -28,6 +28,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext, java_gateway
 
 from thetastream.core.errors import SessionError
+from thetastream.core.private_folder import make_private, refuse_unsafe
 from thetastream.spark.session.workers import HOME, has_installed_pyspark, link_folders
 
 QUIET = "-Xlog:cds*=off"
@@ -72,8 +73,14 @@ class ClassArchive:
         run_joins : callable
             It gets options for a JVM, starts a session whose JVM has them and the home of the archive, runs
             joins, and returns when the JVM has ended.
+
+        Raises
+        ------
+        SessionError
+            UNSAFE_FOLDER if other users could replace the archive.
         """
-        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.folder)
+        self.home.mkdir(exist_ok=True, mode=0o700)
         link_folders(Path(pyspark.__file__).parent, self.home)
         made = self.file.with_suffix(".new")
         made.unlink(missing_ok=True)
@@ -107,11 +114,20 @@ def find_archive(options: Mapping[str, object]) -> ClassArchive | None:
     ----------
     options : mapping
         The options of the builder of the session.
+
+    Raises
+    ------
+    SessionError
+        UNSAFE_FOLDER if other users could replace the archive or the home: the JVM runs the code in them.
     """
     if HOME in os.environ or not has_installed_pyspark(options):
         return None
     archive = locate_archive()
-    return archive if archive.file.exists() else None
+    if not archive.file.exists():
+        return None
+    for path in (archive.file, archive.home):
+        refuse_unsafe(path)
+    return archive
 
 
 def launch_without_secrets(options: Mapping[str, object]) -> None:
