@@ -48,8 +48,8 @@ examples: machine $(VENV)/.demo
 	done
 
 # Tests run in WORKERS processes, each with a Spark session of its own when it needs one (about 1.5 GB). All tests of a
-# file run in one of them.
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# file run in one of them. The summary lists the slowest tests.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=3
 
 test: machine $(VENV)/.dev $(VENV)/.java-classes
 	@echo "Leaving out the long tests (make sweep), the code of the documentation (make docs), and what needs Maven (make test-kafka, make test-s3, make test-hdfs, make test-stores)."
