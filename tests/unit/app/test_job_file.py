@@ -234,6 +234,7 @@ TASKS = {"sql": "SELECT task, a.value FROM tasks", "tasks": {"near": NEAR}}
         ({"options": {"max_tasks": 0}}, "MAX_TASKS.*from 1 to 256"),
         ({"sql": "SELECT value FROM a"}, "UNKNOWN_SOURCE.*a source .tasks., not 'a'"),
         ({"sql": "SELECT 1 AS x FROM tasks AS t, tasks AS u"}, "TASKS.*leave this join out"),
+        ({"sql": "SELECT task FROM tasks OPTIONS (max_units = 4)"}, r"TASKS.*max_units.*into \[options\]"),
     ],
 )
 def test_wrong_tasks_of_a_job_are_refused(changed, expected, tmp_path):

@@ -109,7 +109,11 @@ def _find_name_problems(on: object, scope: Scope) -> Iterator[ThetastreamError]:
 
 
 def find_join_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
-    """Yield an error for each join in the statements of a job with tasks."""
+    """Yield an error for each join, and each clause OPTIONS, in the statements of a job with tasks."""
+    for statement in script:
+        if statement.options:
+            what = f"{next(iter(statement.options))} is in the clause OPTIONS, and sql has no join"
+            yield QueryError("TASKS", f"{what}; write it into [options], which is for all tasks")
     for select in (each for statement in script for each in list_selects(statement.select)):
         for source in select.sources[1:2]:
             what = f"a job with [{TASKS}] has its joins there, and its sql selects FROM {TASKS} alone"
