@@ -224,6 +224,13 @@ def test_a_job_chooses_its_model_again(here, tmp_path):
         errors
     )
     assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == 30
+    # The units of this chain send messages.
+    file.write_text(re.sub(r"split.*?8", 'chain"\nworkers = 3', file.read_text(), flags=re.DOTALL))
+    code, said, _ = here("check", file)
+    assert (code, "[CANNOT_SCALE] only a join of two streams whose units send no messages" in said) == (
+        1,
+        True,
+    )
 
 
 def test_a_job_has_tasks_that_begin_and_end(here, tmp_path):

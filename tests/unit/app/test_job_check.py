@@ -3,14 +3,15 @@
 import json
 import re
 import tomllib
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
 from thetastream.app.cli import main
 from thetastream.app.cli.jobs import write_template
+from thetastream.app.job import check as job_check
 from thetastream.app.job.check import check_job
-from thetastream.app.job.document import examine
+from thetastream.app.job.document import SQL, examine
 from thetastream.app.job.schemas import find_columns
 from thetastream.app.job.source_tables import find_source_columns, parse_source
 
@@ -61,6 +62,18 @@ def check(folder, text, session=no_spark):
     found = []
     assert check_job(job, session, found.append) == len(found)
     return found
+
+
+def test_an_error_that_spark_finds_too_is_reported_once(tmp_path, monkeypatch):
+    text = 'checkpoint = "c"\nsql = "SELECT upper(s) AS s FROM a"\noptions = { order = "outer" }\n'
+    text += f'[sources.a]\nformat = "json"\npath = "{tmp_path}"\nschema = "s STRING"\n'
+
+    def find_again(spark, document):
+        return [(SQL, problem) for problem in document.problems[SQL]]
+
+    monkeypatch.setattr(job_check, "find_spark_problems", find_again)
+    (finding,) = check(tmp_path, text, nullcontext)
+    assert finding.condition == "ORDER"
 
 
 def test_every_error_of_a_file_is_found_in_one_round_with_its_line(tmp_path):

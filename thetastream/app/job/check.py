@@ -96,7 +96,7 @@ def check_job(path: Path, open_session: OpenSession, say: Callable[[Finding], No
         say(finding)
     for finding in _ask_spark(path, text, document, found, open_session):
         known = {(other.line, other.column) for other in findings if other.column is not None}
-        if (finding.line, finding.column) not in known:
+        if finding not in findings and (finding.line, finding.column) not in known:
             findings.append(finding)
             say(finding)
     return len(findings)

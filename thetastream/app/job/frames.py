@@ -18,6 +18,7 @@ import thetastream as th
 from thetastream.app.job.decoding import decode
 from thetastream.app.job.document import SQL, Document
 from thetastream.app.job.files import read_file
+from thetastream.app.job.rechoosing import find_plan
 from thetastream.app.job.schemas import Columns
 from thetastream.app.job.spec import REPLAY, Job, SinkSpec, SourceSpec, write_option
 from thetastream.app.job.task_tables import TASKS
@@ -33,6 +34,7 @@ from thetastream.core.errors import (
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.joins.changes import DEBEZIUM, UPSERT
+from thetastream.joins.compose.lookups import leave_unstaged
 from thetastream.joins.tasks import JoinTasks
 from thetastream.lowering.domains import quote
 from thetastream.lowering.report import Fact, Section, print_sections
@@ -204,7 +206,11 @@ def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tup
             return
         model, options = None, {}
     try:
-        run_script(spark, [*document.script[:-1], last], streams, model, options)
+        if job is not None and job.rechoosing is not None:
+            with leave_unstaged():
+                find_plan(run_script(spark, document.script, streams, model, options))
+        else:
+            run_script(spark, [*document.script[:-1], last], streams, model, options)
     except ThetastreamError as error:
         for problem in list_problems(error):
             # If the file has errors, the check without Spark has reported missing and wrong event times.
