@@ -281,6 +281,12 @@ def test_a_job_has_tasks_that_begin_and_end(here, tmp_path):
     code, said, _ = here("check", file)
     assert code == 1
     assert re.search(r"job.toml:\d+: \[UNKNOWN_COLUMN\] column 'prize'", said)
+    head, asks = file.read_text().split("[sources.asks]")
+    asks = re.sub("event_time.*\ndelay.*", 'by_arrival = { column = "PRICE" }', asks)
+    file.write_text(f"{head}[sources.asks]{asks}")
+    code, said, errors = here("check", file)
+    assert (code, "thetastream: [" in errors) == (1, False), errors
+    assert "[COLUMN_EXISTS] column 'PRICE'" in said
 
 
 def test_a_job_keeps_its_results_in_a_store_of_any_kind(here, spark, tmp_path, monkeypatch):

@@ -246,15 +246,16 @@ def _read_declared(spark: SparkSession, source: SourceSpec, columns: Columns | N
     if columns is None or not all(columns.values()):
         return None
     empty = spark.readStream.format("rate").load()
-    try:
-        frame = empty.selectExpr(*(f"CAST(NULL AS {type_}) AS {quote(n)}" for n, type_ in columns.items()))
-        _ = frame.schema
-    except PySparkException:
-        return None
     times = [name for name, type_ in columns.items() if type_.upper().startswith("TIMESTAMP")]
     asked = (source.event_time or "").casefold()
     time = next((name for name in times if name.casefold() == asked), next(iter(times), None))
-    return frame if time is None else frame.withWatermark(time, "0 seconds")
+    try:
+        frame = empty.selectExpr(*(f"CAST(NULL AS {type_}) AS {quote(n)}" for n, type_ in columns.items()))
+        marked = frame if time is None else frame.withWatermark(time, "0 seconds")
+        _ = marked.schema
+    except PySparkException:
+        return None
+    return marked
 
 
 def _read_inputs(spark: SparkSession, job: Job) -> dict[str, DataFrame | Table]:
