@@ -10,7 +10,7 @@ from thetastream.core.identity import CHOSEN, COLUMNS, NARROWER, Part, find_chan
 from thetastream.lowering.identity import Reading, describe_inputs
 from thetastream.lowering.physical import Filter, SidePlan
 from thetastream.runtime.state.manifest import FORMAT
-from thetastream.spark.sources.identity import LONGEST, IdentityReader
+from thetastream.spark.sources.identity import LONGEST, IdentityReader, refuse_scaled
 
 ALL = ReadAllAvailable()
 
@@ -127,3 +127,11 @@ def test_a_state_of_another_format_is_refused_before_an_epoch(monkeypatch: pytes
         {**start, "writer": {"thetastream": "0.0", "state": FORMAT}},
     ):
         assert reader.latestOffset(before, ALL) == start
+
+
+@pytest.mark.parametrize(("tasks", "needed"), [({}, "max_units"), ({"tasks": []}, "max_tasks")])
+def test_a_join_that_has_changed_needs_the_setting_by_which_it_could(
+    tasks: dict[str, list[object]], needed: str
+) -> None:
+    with pytest.raises(StateError, match=f"CONTROL_NEEDED.*changed 2 time.*give {needed} to continue"):
+        refuse_scaled({"control": {"plan": {"version": 2, **tasks}}})

@@ -144,16 +144,18 @@ def refuse_format(found: int) -> None:
 
 
 def refuse_scaled(offset: dict[str, Any]) -> None:
-    """Refuse to continue a join whose units have changed as one whose units do not change."""
-    version = offset.get("control", {}).get("plan", {}).get("version", 0)
+    """Refuse to continue a join whose units or tasks have changed as one in which they do not change."""
+    plan = offset.get("control", {}).get("plan", {})
+    version = plan.get("version", 0)
     if version:
         from thetastream.core.errors import StateError
 
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        changed, needed = ("units", "max_units") if plan.get("tasks") is None else ("tasks", "max_tasks")
         raise StateError(
             "CONTROL_NEEDED",
-            f"the units of the join have changed {version} time(s) since the query first started; give "
-            "max_units to continue it",
+            f"the {changed} of the join have changed {version} time(s) since the query first started; give "
+            f"{needed} to continue it",
         )
 
 
