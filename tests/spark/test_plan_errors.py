@@ -75,6 +75,34 @@ def test_text_that_is_cast_or_constant_is_compared_with_a_number(streams):
     th.plan(streams, on="try_cast(a.s AS BIGINT) = b.y AND a.x > '5' AND a.s < b.t", within="1 minute")
 
 
+CHAR_MARK = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+@pytest.mark.parametrize(
+    ("on", "is_refused"),
+    [
+        ("a.s = b.t", True),
+        ("a.x = b.y AND s IN ('1', '2')", True),
+        (["a.x = b.y", "a.s <> '1'"], True),
+        ("a.x = b.y AND NOT (a.x = 1 OR A.S < 'b')", True),
+        ("a.s = b.both_text", False),
+        ("a.x = b.y AND length(a.s) > 1", False),
+    ],
+    ids=str,
+)
+def test_values_that_spark_pads_are_not_compared(streams, on, is_refused):
+    """Units would compare them without blanks."""
+    a = streams["a"].withMetadata("s", {CHAR_MARK: "char(3)"})
+    b = streams["b"].selectExpr("*", "t AS both_text").withMetadata("t", {CHAR_MARK: "char(5)"})
+    b = b.withMetadata("both_text", {CHAR_MARK: "char(3)"})
+    if is_refused:
+        problem = problem_of({"a": a, "b": b}, on)
+        assert problem.condition == "TYPE_MISMATCH"
+        assert "a.s CHAR(3)" in str(problem)
+    else:
+        th.plan({"a": a, "b": b}, on=on, within="1 minute")
+
+
 @pytest.mark.parametrize(
     ("within", "condition", "words"),
     [

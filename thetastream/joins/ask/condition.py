@@ -19,8 +19,9 @@ from thetastream.conditions import (
     parse,
     split_conjuncts,
 )
-from thetastream.conditions.names import find_references, qualify, quote_names
+from thetastream.conditions.names import find_columns, find_references, qualify, quote_names
 from thetastream.conditions.refused import find_refused
+from thetastream.conditions.tokens import STRINGS
 from thetastream.core.errors import Mark, QueryError
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.joins.ask.trial import try_predicate
@@ -31,6 +32,8 @@ from thetastream.lowering.query import Stream
 Conjunct: TypeAlias = str | Predicate | Column
 """A SQL text, a Python predicate, or a Column of Spark."""
 On: TypeAlias = Conjunct | Sequence[Conjunct]
+_CHAR_MARK = "__CHAR_VARCHAR_TYPE_STRING"
+"""The key under which Spark keeps the type of a CHAR or VARCHAR column in the metadata of the column."""
 
 
 class ReadCondition(NamedTuple):
@@ -68,6 +71,8 @@ def read_condition(
                 text = item if isinstance(item, str) else catalyst.write_column(item)
                 texts.append(text)
                 found, refused = _read_sql(text, catalyst, streams)
+                lengths = {alias: _list_char_lengths(schema) for alias, schema in schemas.items()}
+                refused += [one for part in found for one in find_padded_comparisons(part, lengths)]
             except QueryError as problem:
                 is_unnamed = problem.condition == "AMBIGUOUS_COLUMN" and not isinstance(item, str)
                 problems.append(_explain_columns(problem, streams[0].alias) if is_unnamed else problem)
@@ -190,6 +195,40 @@ def find_mixed_comparisons(
                 and find_references(text, aliases)
             ):
                 yield _make_error(conjunct, text, number, number_type)
+
+
+def _list_char_lengths(schema: StructType) -> dict[str, str]:
+    """List the columns of CHAR(n), in lower case, with this type. To Spark, they are strings with a mark."""
+    types = ((field.name.casefold(), field.metadata.get(_CHAR_MARK, "")) for field in schema.fields)
+    return {name: type_ for name, type_ in types if type_.startswith("char(")}
+
+
+def find_padded_comparisons(
+    conjunct: Phrase, lengths: Mapping[str, Mapping[str, str]]
+) -> Iterator[QueryError]:
+    """Yield an error for a conjunct in which Spark would pad values of CHAR columns before it compares them.
+
+    It pads if a column meets a constant or a column of another length. Units compare values as they are.
+
+    >>> from thetastream.conditions.tokens import parse
+    >>> lengths = {"a": {"c": "char(3)"}, "b": {"c": "char(5)", "s": "char(3)"}}
+    >>> texts = ("a.c = b.c", "a.c = 'x'", "a.c = b.s", "a.x = 'x'")
+    >>> [len(list(find_padded_comparisons(parse(text), lengths))) for text in texts]
+    [1, 1, 0, 0]
+    """
+    read = {alias: find_columns(conjunct, alias) for alias, types in lengths.items() if types}
+    found = {
+        f"{alias}.{name}": type_
+        for alias, columns in read.items()
+        for name, type_ in lengths[alias].items()
+        if columns is None or name in columns
+    }
+    has_constant = any(token.kind in STRINGS for token in conjunct)
+    if len(set(found.values())) > 1 or (found and has_constant):
+        listed = " and ".join(f"{name} {type_.upper()}" for name, type_ in found.items())
+        what = f"{listed} stand in {conjunct.text}, where Spark pads values of CHAR, and units do not"
+        name = next(iter(found)).partition(".")[2]
+        yield QueryError("TYPE_MISMATCH", f"{what}; give the stream rtrim({name}) AS {name} before the join")
 
 
 def _find_type(phrase: Phrase, catalyst: Catalyst, aliases: Sequence[str]) -> str:
