@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ class Changing:
         """Wait until a request has been accepted, and no epoch runs; return the tasks."""
         while th.control(self.query).status()["requests"].get(request) != "accepted":
             assert self.query.exception() is None
+            time.sleep(0.1)
         self.query.processAllAvailable()
         tasks: dict[str, Any] = th.control(self.query).status()["tasks"]
         return tasks

@@ -374,7 +374,8 @@ def test_options_of_a_statement(spark):
     explained = th.sql(spark, f"EXPLAIN {text} OPTIONS (index = 'scan')", streams).collect()[0].plan
     assert "forced by index=" in explained
     for clause, expected in (
-        ("order = 'outer'", "'order' is no option here"),
+        ("columns = 'id'", "'columns' is no option here"),
+        ("order = 'upside down'", "ORDER"),
         ("index = 'tree'", "UNKNOWN_INDEX"),
         ("every = '1 minute'", "EVERY.*groups none"),
     ):
