@@ -91,6 +91,13 @@ class Epochs:
             self.spark.start()
         self.end_epoch(self.spark.run(batches, self.watermark))
 
+    def run_in(self, checkpoint: Path) -> None:
+        """Run an epoch, whose offsets a checkpoint has then."""
+        self.run()
+        (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+        text = "\n".join(["v1", "{}", json.dumps(self.spark.offsets[-1])])
+        (checkpoint / "offsets" / str(self.epoch)).write_text(text)
+
     def end_epoch(self, results: list[pa.RecordBatch]) -> None:
         """Count the results of an epoch, and move the watermark on."""
         self.counters = [

@@ -33,21 +33,14 @@ from thetastream.core.sides import Side
 from thetastream.index import REGISTRY, IndexSpec
 
 _COMPARE = {
-    "=": np.equal,
-    "<>": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
+    "=": (np.equal, pc.equal),
+    "<>": (np.not_equal, pc.not_equal),
+    "<": (np.less, pc.less),
+    "<=": (np.less_equal, pc.less_equal),
+    ">": (np.greater, pc.greater),
+    ">=": (np.greater_equal, pc.greater_equal),
 }
-_COMPARE_TEXTS = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
+"""For each operator, the functions that compare encoded keys, and texts."""
 _ORDERS = ("=", "<", "<=", ">", ">=")
 IS_NULL = "IS NULL"
 
@@ -96,13 +89,14 @@ class ColumnTest:
             return is_valid
         if self.op == IS_NULL:
             return ~is_valid
+        compare_keys, compare_texts = _COMPARE[self.op]
         if self.domain is None:
-            of_texts = _COMPARE_TEXTS[self.op](column, pa.scalar(str(self.value), column.type))
+            of_texts = compare_texts(column, pa.scalar(str(self.value), column.type))
             return np.asarray(pc.fill_null(of_texts, False).to_numpy(zero_copy_only=False))
         constant: Any = self.value
         if self.domain is Domain.FLOAT:
             constant = encode(pa.array([self.value], pa.float64()), self.domain)[0]
-        decided: npt.NDArray[np.bool_] = is_valid & _COMPARE[self.op](encode(column, self.domain), constant)
+        decided: npt.NDArray[np.bool_] = is_valid & compare_keys(encode(column, self.domain), constant)
         return decided
 
 

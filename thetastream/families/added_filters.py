@@ -11,11 +11,13 @@ Units decide as Spark does, so everything else has no written form: other expres
 comparisons in a type in which units do not compare.
 """
 
+from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, product
 from math import isfinite, prod
+from typing import TypeVar
 
 from thetastream.conditions.comparisons import cut_at_or, find_comparisons, strip_not
 from thetastream.conditions.names import find_references
@@ -29,6 +31,7 @@ from thetastream.lowering.event_time import find_column
 from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Constant, Resolver, Stream
 
+_T = TypeVar("_T")
 _EPOCH = date(1970, 1, 1)
 _MOST = 64
 """The number of clauses of a disjunction, and of constants of IN, that are written at most."""
@@ -60,10 +63,11 @@ class _FilterWriter:
         parts = ors if len(ors) > 1 else ands
         if len(parts) == 1:
             return self._write_one(phrase, is_negated)
-        found = [self.write(parse(f"NOT ({part.text})") if is_negated else part) for part in parts]
-        if None in found:
+        clauses = _require_all(
+            self.write(parse(f"NOT ({part.text})") if is_negated else part) for part in parts
+        )
+        if clauses is None:
             return None
-        clauses = [one for one in found if one is not None]
         # NOT (p OR q) is NOT p AND NOT q, also where p or q is NULL.
         if (len(ors) > 1) is is_negated:
             return [*chain(*clauses)]
@@ -79,24 +83,24 @@ class _FilterWriter:
             n_words = 2 if words[-2] == "IS" else 3
             test = self.write_test_of_column(phrase.slice(0, -n_words), IS_NULL if is_null else None)
             return None if test is None else [(test,)]
-        if self._find(phrase) is not None:
-            return self._write_boolean(phrase, is_negated)
+        column = self._find(phrase)
+        if column is not None:
+            return self._write_boolean(column, is_negated)
         if "IN" in phrase.kinds:
             return self._write_in(phrase, is_negated)
         found = find_comparisons(parse(f"NOT ({phrase.text})") if is_negated else phrase)
         if not found:
             return self._write_unequal(phrase, is_negated)
-        tests = [self._write_comparison(one, one.op) for one in found]
-        return None if None in tests else [(test,) for test in tests if test is not None]
+        tests = _require_all(self._write_comparison(one, one.op) for one in found)
+        return None if tests is None else [(test,) for test in tests]
 
     def write_test_of_column(self, phrase: Phrase, op: str | None = None) -> ColumnTest | None:
         """Write a test of a column without a constant: ``IS NULL``, or that it has a value."""
         column = self._find(phrase)
         return None if column is None else ColumnTest(self._blocks[column], op)
 
-    def _write_boolean(self, phrase: Phrase, is_negated: bool) -> list[Clause] | None:
-        column = self._find(phrase)
-        if column is None or self._stream.type_of(column) != "boolean":
+    def _write_boolean(self, column: str, is_negated: bool) -> list[Clause] | None:
+        if self._stream.type_of(column) != "boolean":
             return None
         block = self._blocks[column]
         return [(ColumnTest(block, "=", Domain.INT, 0) if is_negated else ColumnTest(block, is_flag=True),)]
@@ -111,14 +115,13 @@ class _FilterWriter:
             return None
         # Spark compares the operand with all constants in one type.
         both = ", ".join(f"({one.text})" for one in (operand, *constants))
-        tests = [
+        tests = _require_all(
             self._write_comparison(Comparison(operand, op, one.bare()), op, f"coalesce({both})")
             for one in constants
-        ]
-        if None in tests:
+        )
+        if tests is None:
             return None
-        found = [test for test in tests if test is not None]
-        return [tuple(found)] if op == "=" else [(test,) for test in found]
+        return [tuple(tests)] if op == "=" else [(test,) for test in tests]
 
     def _write_unequal(self, phrase: Phrase, is_negated: bool) -> list[Clause] | None:
         """Write ``f <> g``, and ``NOT f = g``."""
@@ -136,9 +139,10 @@ class _FilterWriter:
         This is the type of the expression ``compared``, if it is given.
         """
         f, g = comparison.f, comparison.g
-        if self._find(f) is None:
-            f, g, op = g, f, FLIPPED.get(op, op)
         column = self._find(f)
+        if column is None:
+            f, g, op = g, f, FLIPPED.get(op, op)
+            column = self._find(f)
         if comparison.limit is not None or op == "<=>" or column is None:
             return None
         constant = None if find_references(g, (self._stream.alias,)) else self._resolver.constant(g.text)
@@ -167,6 +171,16 @@ class _FilterWriter:
 
     def _find(self, phrase: Phrase) -> str | None:
         return find_column(phrase, self._stream, self._resolver.is_case_sensitive)
+
+
+def _require_all(found: Iterable[_T | None]) -> list[_T] | None:
+    """Return all values; None if one of them is None."""
+    values = []
+    for one in found:
+        if one is None:
+            return None
+        values.append(one)
+    return values
 
 
 def _scale(constant: Constant, type_: str, common: str) -> int | None:

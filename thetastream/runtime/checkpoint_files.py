@@ -171,8 +171,8 @@ def _find_disorder(folder: Folder, epochs: list[int]) -> list[str]:
     Such offsets belong to another epoch, or have lines twice.
     """
     found = []
-    for before, after in pairwise(epochs):
-        one, other = (folder.read(f"offsets/{epoch}").decode().splitlines()[2:] for epoch in (before, after))
+    offsets = ((epoch, folder.read(f"offsets/{epoch}").decode().splitlines()[2:]) for epoch in epochs)
+    for (before, one), (after, other) in pairwise(offsets):
         read = [[_FILES.fullmatch(line) for line in lines] for lines in zip(one, other, strict=False)]
         goes_back = any(first and last and int(first[1]) > int(last[1]) for first, last in read)
         if goes_back or len(one) != len(other):

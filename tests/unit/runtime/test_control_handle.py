@@ -136,12 +136,9 @@ def test_the_command_line_ends_tasks_and_begins_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = TasksRun(tmp_path, monkeypatch, Biclique(1))
-    (tmp_path / "offsets").mkdir()
 
     def run_epoch() -> list[str]:
-        run.run()
-        text = "\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])])
-        (tmp_path / "offsets" / str(run.epoch)).write_text(text)
+        run.run_in(tmp_path)
         return [*control(tmp_path).status()["tasks"]]
 
     run_epoch()

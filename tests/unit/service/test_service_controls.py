@@ -28,14 +28,7 @@ def test_clients_with_the_right_change_units_and_policies(
 ) -> None:
     run = Run(tmp_path, monkeypatch, Split(2))
     checkpoint, audit = tmp_path / "checkpoint", tmp_path / "audit.jsonl"
-    (checkpoint / "offsets").mkdir(parents=True)
-
-    def run_epoch() -> None:
-        run.run()
-        text = "\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])])
-        (checkpoint / "offsets" / str(run.epoch)).write_text(text)
-
-    run_epoch()
+    run.run_in(checkpoint)
     viewer = Grant("viewer", digest_token(VIEWER))
     options = {"controls": {"pairs": str(checkpoint)}, "token": OPERATOR, "tokens": [viewer], "audit": audit}
     with run_service({}, **options) as at, httpx.Client(base_url=at, timeout=20) as client:
@@ -64,12 +57,12 @@ def test_clients_with_the_right_change_units_and_policies(
         assert ask(size=3).status_code == 422
         assert run.spark.control.list_requests() == []
         first = ask(sizes={"cores": 3}, policy={"name": "two-phase-scaling", "capacity": "1 GB"}).json()
-        run_epoch()
+        run.run_in(checkpoint)
         (found,) = client.get("/controls", headers=send(OPERATOR)).json()["pairs"].values()
         assert found["requests"] == {first["request"]: "accepted"}
         assert found["policy"] == {"name": "two-phase-scaling", "capacity": "1 GB"}
         ask(model={"name": "matrix", "rows": 2}, policy={"name": "none"})
-        run_epoch()
+        run.run_in(checkpoint)
         assert (run.spark.plan.newest.model, run.spark.plan.policy) == (Matrix(2), None)
         (checkpoint / "offsets").rename(tmp_path / "moved")
         answer = client.get("/controls", headers=send(OPERATOR))
@@ -86,12 +79,9 @@ def test_clients_with_the_right_change_units_and_policies(
 
 def test_clients_end_a_join_task_and_begin_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = TasksRun(tmp_path, monkeypatch, Biclique(1))
-    (tmp_path / "offsets").mkdir()
 
     def run_epoch() -> list[str]:
-        run.run()
-        text = "\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])])
-        (tmp_path / "offsets" / str(run.epoch)).write_text(text)
+        run.run_in(tmp_path)
         return [*control(tmp_path).status()["tasks"]]
 
     assert run_epoch() == ["both"]

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from thetastream.app.cli.shared_arguments import AddCommand, add_checkpoint, add_policy
+from thetastream.app.cli.shared_arguments import AddCommand, add_checkpoint, add_policy, tell_request
 from thetastream.joins.handle import ControlHandle, control
 from thetastream.models import REGISTRY
 from thetastream.runtime.control.policies import make_policy
@@ -72,27 +72,22 @@ def scale(arguments: argparse.Namespace) -> int:
     """Ask a running join for other units, and print the name of the request."""
     sizes = {name: getattr(arguments, name) for name in SIZES if getattr(arguments, name) is not None}
     model = None if arguments.model is None else REGISTRY[arguments.model]()
-    return _tell(arguments, _open(arguments).scale(model, **sizes))
+    return tell_request(arguments, _open(arguments).scale(model, **sizes))
 
 
 def follow(arguments: argparse.Namespace) -> int:
     """Ask a running join to follow a policy, and print the name of the request."""
     policy = None if arguments.stop else make_policy(arguments.policy, dict(arguments.set))
-    return _tell(arguments, _open(arguments).follow(policy))
+    return tell_request(arguments, _open(arguments).follow(policy))
 
 
 def shed(arguments: argparse.Namespace) -> int:
     """Ask the load shedder of a running join to drop a share, and print the name of the request."""
-    return _tell(arguments, _open(arguments).shed(arguments.share))
+    return tell_request(arguments, _open(arguments).shed(arguments.share))
 
 
 def _open(arguments: argparse.Namespace) -> ControlHandle:
     return control(arguments.checkpoint, arguments.join)
-
-
-def _tell(arguments: argparse.Namespace, name: str) -> int:
-    print(json.dumps({"request": name}) if arguments.json else f"request {name} is sent")
-    return 0
 
 
 def status(arguments: argparse.Namespace) -> int:

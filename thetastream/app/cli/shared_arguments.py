@@ -3,6 +3,7 @@ command.
 """
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -40,6 +41,12 @@ class AddCommand(Protocol):
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a checkpoint."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
+
+
+def tell_request(arguments: argparse.Namespace, name: str) -> int:
+    """Print the name of a request that was sent to a running query; return the exit code."""
+    print(json.dumps({"request": name}) if arguments.json else f"request {name} is sent")
+    return 0
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,9 @@ Only a task with a new condition needs Spark, which reads the condition over the
 """
 
 import argparse
-import json
 from pathlib import Path
 
-from thetastream.app.cli.shared_arguments import AddCommand, open_session
+from thetastream.app.cli.shared_arguments import AddCommand, open_session, tell_request
 from thetastream.app.job.document import read_job
 from thetastream.app.job.frames import plan_tasks
 from thetastream.core.errors import QueryError
@@ -65,7 +64,7 @@ def add_task(arguments: argparse.Namespace) -> int:
         what = f"{arguments.query} must have [tasks], because tasks are added to those of a running query"
         raise QueryError("TASKS", what)
     with open_session(job.spark) as spark:
-        return _tell(arguments, plan_tasks(spark, job).add(job.checkpoint, arguments.task, **task))
+        return tell_request(arguments, plan_tasks(spark, job).add(job.checkpoint, arguments.task, **task))
 
 
 def remove_task(arguments: argparse.Namespace) -> int:
@@ -80,9 +79,4 @@ def _is_job(query: str) -> bool:
 def _put(arguments: argparse.Namespace, request: Request) -> int:
     query = arguments.query
     checkpoint = read_job(Path(query)).checkpoint if _is_job(query) else query
-    return _tell(arguments, control(checkpoint).request(request))
-
-
-def _tell(arguments: argparse.Namespace, name: str) -> int:
-    print(json.dumps({"request": name}) if arguments.json else f"request {name} is sent")
-    return 0
+    return tell_request(arguments, control(checkpoint).request(request))

@@ -58,6 +58,7 @@ def read_condition(
     phrases: list[Phrase] = []
     predicates: list[Predicate] = []
     problems: list[QueryError] = []
+    lengths = {alias: _list_char_lengths(schema) for alias, schema in schemas.items()}
     for item in items:
         if isinstance(item, Predicate):
             found_here = _find_predicate_problems(item, streams, catalyst.is_case_sensitive)
@@ -71,7 +72,6 @@ def read_condition(
                 text = item if isinstance(item, str) else catalyst.write_column(item)
                 texts.append(text)
                 found, refused = _read_sql(text, catalyst, streams)
-                lengths = {alias: _list_char_lengths(schema) for alias, schema in schemas.items()}
                 refused += [one for part in found for one in find_padded_comparisons(part, lengths)]
             except QueryError as problem:
                 is_unnamed = problem.condition == "AMBIGUOUS_COLUMN" and not isinstance(item, str)
