@@ -239,6 +239,30 @@ def test_a_stream_of_local_times_gets_an_event_time(spark):
     assert th.by_arrival(rate, slack="1m30s").schema["arrival"].metadata[MARK] == 90_000
 
 
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ("-10 seconds", "must not be negative"),
+        (dt.timedelta(seconds=-5), "must not be negative"),
+        ("INTERVAL '-1' DAY", "must be a span of time that is not negative"),
+        ("10000000 years", "must be a span of time that is not negative"),
+        ("often", "is no span of time"),
+    ],
+)
+@pytest.mark.parametrize("is_streaming", [True, False])
+def test_a_delay_that_no_watermark_can_have_is_refused(spark, tables, given, rule, is_streaming):
+    rows = spark.readStream.format("rate").load().withColumnRenamed("timestamp", "ts")
+    rows = rows if is_streaming else tables["a"]
+    for name, mark in (
+        ("slack", lambda: th.by_arrival(rows, slack=given)),
+        ("delay", lambda: th.with_watermark(rows, "ts", given)),
+    ):
+        with pytest.raises(th.QueryError) as refused:
+            mark()
+        assert refused.value.condition == "INVALID_DURATION"
+        assert refused.value.message == f'{name} ({given!r}) {rule}; write it as in "10 seconds"'
+
+
 def test_settings_may_be_left_out_as_none(tables):
     join = plan_join(read_request(tables, "a.id = b.k", None, None, {"index": None}), tables)
     assert re.search("hash", th.Plan(join).explain())

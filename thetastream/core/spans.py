@@ -227,6 +227,35 @@ def is_delay(value: object) -> bool:
     return isinstance(value, str) and _OF_SPARK.fullmatch(value) is not None
 
 
+def read_delay(value: Any, name: str) -> str:
+    """Read a delay, and write it in the form that Spark reads. ``name`` is what the user calls the argument.
+
+    Raises
+    ------
+    QueryError
+        INVALID_DURATION if the value is no span of time, or is negative. Spark itself checks a text that begins
+        with INTERVAL.
+
+    Examples
+    --------
+    >>> read_delay("5m", "slack")
+    '300000000 microseconds'
+    """
+    if not is_delay(value):
+        hint = hint_unit(value) or '; write it as in "10 seconds"'
+        raise QueryError("INVALID_DURATION", f"{name} ({describe_given(value)}) is no span of time{hint}")
+    span = read_span(value)
+    if span is not None and span < timedelta():
+        raise make_negative_error(name, value)
+    return write_delay(value)
+
+
+def make_negative_error(name: str, value: object) -> QueryError:
+    """Make the error of a span of time that is negative. ``name`` is what the user calls it."""
+    what = f"{name} ({describe_given(value)}) must not be negative"
+    return QueryError("INVALID_DURATION", f'{what}; write it as in "10 seconds"')
+
+
 def write_delay(delay: Duration) -> str:
     """Write a delay in the form that Spark reads.
 

@@ -1,6 +1,7 @@
 """The event time of a stream: marks it, finds where a plan uses it, and makes one for sources without it.
 
-``mark_event_time`` marks a column, which may have no time zone, with a delay such as "5m".
+``mark_event_time`` marks a column, which may have no time zone, with a delay such as "5m". ``mark_checked``
+also refuses a wrong delay.
 ``count_watermarks`` and ``list_dropping`` read the plan of a streaming DataFrame: calls of ``withWatermark``,
 and operators that drop late rows. ``by_arrival`` makes an event time of the time of arrival.
 """
@@ -8,19 +9,19 @@ and operators that drop late rows. ``by_arrival`` makes an event time of the tim
 import io
 import re
 import sys
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from threading import Lock, get_ident
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
-from thetastream.core.arguments import describe_given, hint_unit
+from thetastream.core.arguments import describe_given
 from thetastream.core.columns import CHANGES
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import Duration, is_delay, write_delay
+from thetastream.core.spans import Duration, read_delay, write_delay
 from thetastream.spark.arguments import refuse_other_frames
 
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized", re.DOTALL)
@@ -41,6 +42,25 @@ def mark_event_time(df: DataFrame, column: str, delay: Duration) -> DataFrame:
     Spark has watermarks only on TIMESTAMP. The cast reads the times in the time zone of the session.
     """
     return cast_event_time(df, column).withWatermark(column, write_delay(delay))
+
+
+def mark_checked(df: DataFrame, column: str, delay: Duration, name: str) -> DataFrame:
+    """Mark an event time that is known to be a time. ``name`` is what the user calls the delay.
+
+    Raises
+    ------
+    QueryError
+        INVALID_DURATION if the delay is no span of time that a watermark can have.
+    """
+    text = read_delay(delay, name)
+    try:
+        marked = cast_event_time(df, column).withWatermark(column, text)
+        _ = marked.schema  # Spark Connect reads the delay only now.
+    except PySparkException:
+        # Such as INTERVAL '-1' DAY, which only Spark reads.
+        what = f"{name} ({describe_given(delay)}) must be a span of time that is not negative"
+        raise QueryError("INVALID_DURATION", f'{what}; write it as in "10 seconds"') from None
+    return marked
 
 
 def cast_event_time(df: DataFrame, column: str) -> DataFrame:
@@ -122,8 +142,8 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
     ------
     QueryError
         STREAMS if ``df`` is no DataFrame.
-        BAD_VALUE if ``column`` is no name; COLUMN_EXISTS; INVALID_DURATION if ``slack`` is no span of time;
-        CHANGES_EVENT_TIME for a stream of ``th.changes``.
+        BAD_VALUE if ``column`` is no name; COLUMN_EXISTS; INVALID_DURATION if ``slack`` is no span of time
+        or is negative; CHANGES_EVENT_TIME for a stream of ``th.changes``.
     """
     refuse_other_frames("th.by_arrival", df)
     if not isinstance(column, str) or not column or set(column) & set("`."):
@@ -140,9 +160,4 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
             f"column {column!r} is already in the stream ({', '.join(df.columns)}): "
             "its values would be lost; give by_arrival another column name",
         )
-    stamped = df.withColumn(column, F.current_timestamp())
-    if is_delay(slack):
-        with suppress(AnalysisException):
-            return stamped.withWatermark(column, write_delay(slack))
-    hint = hint_unit(slack) or '; write it as in "10 seconds"'
-    raise QueryError("INVALID_DURATION", f"slack ({describe_given(slack)}) is no span of time{hint}")
+    return mark_checked(df.withColumn(column, F.current_timestamp()), column, slack, "slack")

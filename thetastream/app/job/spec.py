@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from thetastream.app.job.rechoosing import Rechoosing
 from thetastream.core.arguments import hint_unit
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.shed import Shed
-from thetastream.core.spans import parse_duration
+from thetastream.core.spans import make_negative_error, parse_duration
 from thetastream.families.options import Options, StatementOptions, TaskOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
@@ -375,16 +376,22 @@ def resolve(path: object, folder: Path) -> str:
 
 
 def find_span_problem(text: str, what: str) -> QueryError | None:
-    """Return an error if a text is no span of time. Spark checks a text that begins with INTERVAL.
+    """Return an error if a text is no span of time, or is a negative one. Spark checks a text that begins
+    with INTERVAL.
 
     >>> print(find_span_problem("10 secnds", "delay"))
     [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "1 day 2 hours" or "90s"
     >>> print(find_span_problem("60", "trigger"))
     [INVALID_DURATION] trigger ('60') is no span of time; a number has no unit, so write "60 seconds"
+    >>> print(find_span_problem("-5m", "delay"))
+    [INVALID_DURATION] delay ('-5m') must not be negative; write it as in "10 seconds"
     >>> find_span_problem("5m", "delay") is None
     True
     """
-    if parse_duration(text) is not None or text.casefold().lstrip().startswith("interval"):
+    span = parse_duration(text)
+    if span is not None:
+        return make_negative_error(what, text) if span < timedelta() else None
+    if text.casefold().lstrip().startswith("interval"):
         return None
     hint = hint_unit(text) or '; write it as in "1 day 2 hours" or "90s"'
     return QueryError("INVALID_DURATION", f"{what} ({text!r}) is no span of time{hint}")

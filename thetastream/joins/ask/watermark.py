@@ -8,10 +8,10 @@ from pyspark.sql.types import IntegralType, TimestampNTZType, TimestampType
 from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, raise_problems
-from thetastream.core.spans import Duration, is_delay, read_span, write_delay
+from thetastream.core.spans import Duration, read_span, write_delay
 from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.spark.arguments import refuse_other_frames
-from thetastream.spark.event_time import mark_event_time
+from thetastream.spark.event_time import mark_checked
 from thetastream.spark.sources.idle import follow_others
 
 
@@ -58,15 +58,11 @@ def with_watermark(
     """
     refuse_other_frames("th.with_watermark", df)
     idle_s = None if idle is None else _read_idle(idle)
-    if not is_delay(delay):
-        what = f"delay ({describe_given(delay)}) is no span of time"
-        hint = hint_unit(delay) or '; write it as in "10 seconds"'
-        raise QueryError("INVALID_DURATION", what + hint)
     if event_time not in df.columns:
         what = f"event_time names {event_time!r}, but the stream has the columns {', '.join(df.columns)}"
         raise QueryError("UNKNOWN_COLUMN", what)
     refuse_other_type(df, event_time)
-    marked = mark_event_time(df, event_time, delay)
+    marked = mark_checked(df, event_time, delay, "delay")
     if idle_s is None or not df.isStreaming:
         return marked
     spark = df.sparkSession
