@@ -1,7 +1,7 @@
 """Checks arguments that many public functions take: paths, texts, spans of time."""
 
 import os
-from typing import Any
+from typing import Any, TypeGuard
 
 from thetastream.core.errors import QueryError
 
@@ -62,7 +62,25 @@ def refuse_non_number(
 
     >>> refuse_non_number(3.5, "grace_s")
     """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not (value > least if is_above else value >= least):  # type: ignore[operator]
+    if not is_number(value) or not (value > least if is_above else value >= least):
         what = f"{name} must be a number {'above' if is_above else 'of at least'} {least:g}"
         raise QueryError(condition, f"{what}, not {describe_given(value)}")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number. Booleans are none.
+
+    >>> is_number(3.5), is_number(True), is_number("3")
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def refuse_non_integer(value: object, name: str, least: int, *, condition: str = "BAD_VALUE") -> None:
+    """Raise ``condition`` unless a value is an integer of at least ``least``.
+
+    >>> refuse_non_integer(3, "partitions", 1)
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        what = f"{name} must be an integer of at least {least}, not {describe_given(value)}"
+        raise QueryError(condition, what)

@@ -233,8 +233,8 @@ def read_delay(value: Any, name: str) -> str:
     Raises
     ------
     QueryError
-        INVALID_DURATION if the value is no span of time, or is negative. Spark itself checks a text that begins
-        with INTERVAL.
+        INVALID_DURATION if the value is no span of time, or is negative. Spark itself checks a text that
+        begins with INTERVAL.
 
     Examples
     --------

@@ -79,24 +79,26 @@ def test_a_group_that_only_waits_for_old_tuples_to_expire_is_not_reduced_again()
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "rule"),
     [
-        {"high": 0.5},
-        {"low": 0.7},
-        {"low": -0.1},
-        {"target": True},
-        {"capacity": "much"},
-        {"capacity": 0},
-        {"capacity": 1.5},
-        {"every": "soon"},
-        {"every": "0 seconds"},
-        {"agree": 0},
-        {"agree": 1.5},
+        ({"high": 0.5}, "low < target < high must hold, and they are 0.3, 0.6, 0.5"),
+        ({"low": 0.7}, "low < target < high must hold"),
+        ({"low": -0.1}, "low must be a number of at least 0, not -0.1"),
+        ({"low": [0.3] * 13}, "low must be a number of at least 0, not a list"),
+        ({"high": float("nan")}, "high must be a number of at least 0, not nan"),
+        ({"target": True}, "target must be a number of at least 0, not True"),
+        ({"capacity": "much"}, "capacity must be a size"),
+        ({"capacity": 0}, "capacity must be a size"),
+        ({"capacity": 1.5}, "capacity must be a size"),
+        ({"every": "soon"}, "every"),
+        ({"every": "0 seconds"}, "every"),
+        ({"agree": 0}, "agree must be an integer of at least 1, not 0"),
+        ({"agree": 1.5}, "agree must be an integer of at least 1, not 1.5"),
     ],
     ids=repr,
 )
-def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(QueryError, match=r"\[POLICY\]"):
+def test_settings_out_of_range_are_refused(settings, rule):
+    with pytest.raises(QueryError, match=rf"\[POLICY\] {rule}"):
         TwoPhaseScaling(**settings)
 
 

@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from thetastream.app.job.checkpoint import Checkpoint, lock, read_checkpoint, read_partitions
-from thetastream.core.errors import QueryError, SessionError, StateError, ThetastreamError
+from thetastream.core.arguments import refuse_non_integer
+from thetastream.core.errors import SessionError, StateError, ThetastreamError
 from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import CHOSEN
 from thetastream.joins.ask.refusals import read_first_line
@@ -77,8 +78,7 @@ def rescale(
     --------
     >>> rescale(spark, "out/checkpoint", partitions=8)  # doctest: +SKIP
     """
-    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
-        raise QueryError("BAD_VALUE", f"partitions must be a positive integer, not {partitions!r}")
+    refuse_non_integer(partitions, "partitions", 1)
     manager = getattr(spark, MANAGER, None)
     if manager is None:
         what = "rescale needs a classic session of PySpark 4.2 or later"

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from thetastream.core.arguments import describe_given, hint_unit, refuse_non_text
+from thetastream.core.arguments import describe_given, hint_unit, refuse_non_integer, refuse_non_text
 from thetastream.core.columns import HIDDEN
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import is_uri
@@ -107,8 +107,7 @@ class Table:
             raise QueryError(
                 "BAD_VALUE", "source must be a batch DataFrame, and this is a stream; join it as it is"
             )
-        if isinstance(self.keep, bool) or not isinstance(self.keep, int) or self.keep < 1:
-            raise QueryError("BAD_VALUE", f"keep must be an integer of at least 1, not {self.keep!r}")
+        refuse_non_integer(self.keep, "keep", 1)
         for name, value in (("every", self.every), ("max_age", self.max_age)):
             if value is not None and _count_seconds(value) <= 0:
                 what = f'{name} must be a positive span of time such as "10 seconds"'

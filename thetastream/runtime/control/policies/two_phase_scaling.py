@@ -19,6 +19,7 @@ from datetime import timedelta
 from math import ceil, trunc
 from typing import ClassVar
 
+from thetastream.core.arguments import describe_given, is_number, refuse_non_integer, refuse_non_number
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import parse_nbytes
 from thetastream.runtime.control.policies.load import GroupLoad, Load, Sizes, read_every_s
@@ -71,20 +72,19 @@ class TwoPhaseScaling:
     agree: int = 3
 
     def __post_init__(self) -> None:
-        shares = (self.low, self.target, self.high)
-        if not all(_is_number(share) for share in shares) or not 0 <= self.low < self.target < self.high:
-            raise QueryError(
-                "POLICY", f"0 <= low < target < high must hold, and they are {', '.join(map(repr, shares))}"
-            )
+        for name in ("low", "target", "high"):
+            refuse_non_number(getattr(self, name), name, condition="POLICY")
+        if not self.low < self.target < self.high:
+            what = f"{self.low}, {self.target}, {self.high}"
+            raise QueryError("POLICY", f"low < target < high must hold, and they are {what}")
         if not _is_share(self.capacity) and parse_nbytes(self.capacity) is None:
             raise QueryError(
                 "POLICY",
                 'capacity must be a size, as in "1.5 GB" or 1500000000, or a share of the time of at most 1, '
-                f"not {self.capacity!r}",
+                f"not {describe_given(self.capacity)}",
             )
         read_every_s(self.every)
-        if isinstance(self.agree, bool) or not isinstance(self.agree, int) or self.agree < 1:
-            raise QueryError("POLICY", f"agree must be a positive integer, not {self.agree!r}")
+        refuse_non_integer(self.agree, "agree", 1, condition="POLICY")
 
     @property
     def every_s(self) -> float:
@@ -160,9 +160,5 @@ class TwoPhaseScaler:
         return None if sizes == [group.n_units for group in load.groups] else tuple(sizes)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _is_share(capacity: object) -> bool:
-    return isinstance(capacity, int | float) and not isinstance(capacity, bool) and 0 < capacity <= 1
+    return is_number(capacity) and 0 < capacity <= 1
