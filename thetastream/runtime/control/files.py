@@ -143,8 +143,7 @@ class ControlFolder(Folder):
         name = f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}"
         hint = "Nothing was asked for, and the query runs as before: make room there, and ask again"
         with self._reach("the request", hint):
-            self._fs.create_dir(f"{self._folder}/{REQUESTS}", recursive=True)
-            self.write(f"{REQUESTS}/{name}", text.encode())
+            self._write_inside(REQUESTS, name, text.encode())
         return name
 
     def list_requests(self) -> list[str]:
@@ -165,18 +164,15 @@ class ControlFolder(Folder):
 
     def remove_requests(self, names: Iterable[str]) -> None:
         """Remove requests that are folded."""
-        for name in set(names) & set(self.list_requests()):
-            with suppress(OSError):
-                self._fs.delete_file(f"{self._folder}/{REQUESTS}/{name}")
+        self._discard(f"{REQUESTS}/{name}" for name in set(names) & set(self.list_requests()))
 
     # Plans
 
     def publish(self, epoch: int, plan: dict[str, Any]) -> None:
         """Publish the plan that holds from ``epoch`` on."""
-        name = f"{PLANS}/{epoch}-{plan['version']}"
+        name = f"{epoch}-{plan['version']}"
         with self._reach("the plan"):
-            self._fs.create_dir(f"{self._folder}/{PLANS}", recursive=True)
-            self.write(name, seal(f"{self._name}/{name}", json.dumps(plan)))
+            self._write_inside(PLANS, name, seal(f"{self._name}/{PLANS}/{name}", json.dumps(plan)))
 
     def list_plans(self) -> list[tuple[int, int]]:
         """List the published plans: (first epoch, version), in order."""
@@ -204,11 +200,10 @@ class ControlFolder(Folder):
 
     def mark_drained(self, slot: int, version: int, arrived: Sequence[int] | None = None) -> None:
         """Mark a unit for which ``version`` need not wait any more (``Member.find_drained``)."""
-        name = f"{DRAINED}/{slot}-{version}"
-        data = b"" if arrived is None else seal(f"{self._name}/{name}", json.dumps(arrived))
+        name = f"{slot}-{version}"
+        data = b"" if arrived is None else seal(f"{self._name}/{DRAINED}/{name}", json.dumps(arrived))
         with self._reach("the mark"):
-            self._fs.create_dir(f"{self._folder}/{DRAINED}", recursive=True)
-            self.write(name, data)
+            self._write_inside(DRAINED, name, data)
 
     def read_arrived(self, marks: Iterable[tuple[int, int]]) -> dict[int, tuple[int, int]]:
         """Read the numbers of arrived tuples in these marks: version -> (left, right).
@@ -240,8 +235,7 @@ class ControlFolder(Folder):
     def report_load(self, epoch: int, slot: int, mlv_bytes: int, busy_us: int) -> None:
         """Report the load of a unit after an epoch. An epoch that runs again may add a second report."""
         with self._reach("the load of a unit"):
-            self._fs.create_dir(f"{self._folder}/{LOADS}", recursive=True)
-            self.write(f"{LOADS}/{epoch}.{slot}.{mlv_bytes}.{busy_us}")
+            self._write_inside(LOADS, f"{epoch}.{slot}.{mlv_bytes}.{busy_us}", b"")
 
     def list_loads(self) -> list[tuple[int, int, int, int]]:
         """List the reports that are there, in the order of epochs: (epoch, slot, bytes, microseconds)."""
@@ -254,9 +248,7 @@ class ControlFolder(Folder):
 
     def remove_loads(self, reports: Iterable[tuple[int, int, int, int]]) -> None:
         """Remove reports that were read."""
-        for report in reports:
-            with suppress(OSError):
-                self._fs.delete_file(f"{self._folder}/{LOADS}/{'.'.join(map(str, report))}")
+        self._discard(f"{LOADS}/{'.'.join(map(str, report))}" for report in reports)
 
     def forget_later(self, version: int) -> None:
         """Remove what was written for later versions, because an older copy of the checkpoint may be in use.
@@ -278,8 +270,16 @@ class ControlFolder(Folder):
         old = [f"{DRAINED}/{slot}-{version}" for slot, version in self.list_drained() - set(awaited)]
         beginnings = set(self.find_beginnings(versions).values())
         plans = [plan for plan in self.list_plans()[:-KEPT_PLANS] if plan not in beginnings]
-        old += [f"{PLANS}/{epoch}-{version}" for epoch, version in plans]
-        for name in old:
+        self._discard(old + [f"{PLANS}/{epoch}-{version}" for epoch, version in plans])
+
+    def _write_inside(self, inside: str, name: str, data: bytes) -> None:
+        """Write a file into a folder inside this one, which is made if it is not there."""
+        self._fs.create_dir(f"{self._folder}/{inside}", recursive=True)
+        self.write(f"{inside}/{name}", data)
+
+    def _discard(self, names: Iterable[str]) -> None:
+        """Remove files that nobody reads any more. What cannot be removed does no harm."""
+        for name in names:
             with suppress(OSError):
                 self._fs.delete_file(f"{self._folder}/{name}")
 
