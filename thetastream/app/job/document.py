@@ -25,7 +25,7 @@ from thetastream.app.job.spec import (
     SourceSpec,
     check_keys,
     check_scalars,
-    find_span_problem,
+    find_span_problems,
     find_zone_problems,
     get_table,
     parse_model,
@@ -156,10 +156,9 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
         document.get_problems("").append(problem)
     ends_when_caught_up = is_available_now(found.get("trigger"))
     trigger = None if ends_when_caught_up else found.get("trigger")
-    span_problem = find_span_problem(trigger, "trigger") if isinstance(trigger, str) else None
-    if span_problem is not None:
-        what = f'{span_problem.message}. "{AVAILABLE_NOW}" reads what is there and ends'
-        document.get_problems("").append(QueryError(span_problem.condition, what))
+    for problem in find_span_problems(trigger, "trigger"):
+        what = f'{problem.message}. "{AVAILABLE_NOW}" reads what is there and ends'
+        document.get_problems("").append(QueryError(problem.condition, what))
     if trigger is not None and found.get("finish") is True:
         what = "a job with finish = true reads what is there and ends, so it must have no 'trigger'"
         document.get_problems("").append(QueryError("BAD_VALUE", f"{what}; leave one of them out"))
@@ -391,11 +390,10 @@ def find_missing_times(
 def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
     """Yield an error for each WITHIN that is not a span of time. Spark checks those of other forms."""
     for select in (each for statement in script for each in list_selects(statement.select)):
-        spans = select.within.values() if isinstance(select.within, dict) else [select.within]
-        for span in spans:
-            is_plain = isinstance(span, str) and _PLAIN_SPAN.fullmatch(span) is not None
-            problem = find_span_problem(str(span), "WITHIN") if is_plain else None
-            if problem is not None and isinstance(span, str):
+        for span in _list_spans(select):
+            if not isinstance(span, str) or not _PLAIN_SPAN.fullmatch(span):
+                continue
+            for problem in find_span_problems(span, "WITHIN"):
                 at = re.search(r"\W+".join(map(re.escape, span.split())), select.text)
                 start = 0 if at is None else at.start()
                 yield make_error_at(select.text, start, problem.message, problem.condition)
@@ -403,5 +401,9 @@ def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
 
 def _is_timed(select: Select) -> bool:
     """Whether a SELECT has a window of event time."""
-    spans = select.within.values() if isinstance(select.within, dict) else [select.within]
-    return any(span is not None and not isinstance(span, Rows) for span in spans)
+    return any(span is not None and not isinstance(span, Rows) for span in _list_spans(select))
+
+
+def _list_spans(select: Select) -> list[object]:
+    """List the windows of a SELECT: one for each stream, or one for all."""
+    return [*select.within.values()] if isinstance(select.within, dict) else [select.within]

@@ -16,7 +16,7 @@ from thetastream.app.job.spec import (
     SourceSpec,
     check_keys,
     check_scalars,
-    find_span_problem,
+    find_span_problems,
     get_table,
     is_local,
     resolve,
@@ -83,7 +83,7 @@ def parse_source(
     check_keys(table, KEYS, where, problems)
     problems += _find_format_problems(table, where)
     problems += _find_decoding_problems(table, where)
-    problems += _find_span_problems(table, where)
+    problems += _find_delay_problems(table, where)
     check_keys(get_table(table, "changes"), CHANGES_KEYS, f"changes of {where}", problems)
     problems += _find_arrival_problems(table, where)
     problems += _find_varying_columns(table, where)
@@ -136,15 +136,12 @@ def _find_format_problems(table: Mapping[str, Any], where: str) -> Iterator[Quer
                 yield QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
 
 
-def _find_span_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+def _find_delay_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
     """Yield an error for a delay or an idle time that has no event time, or is not a span of time."""
     for key in ("delay", "idle"):
         if key in table and "event_time" not in table:
             yield QueryError("MISSING_KEY", f"{where} has {key!r} and must have 'event_time'")
-        span = table.get(key)
-        problem = find_span_problem(span, f"the {key} of {where}") if isinstance(span, str) else None
-        if problem is not None:
-            yield problem
+        yield from find_span_problems(table.get(key), f"the {key} of {where}")
 
 
 def _find_arrival_problems(table: Mapping[str, Any], where: str) -> Iterator[ThetastreamError]:
@@ -153,10 +150,7 @@ def _find_arrival_problems(table: Mapping[str, Any], where: str) -> Iterator[The
     problems: list[ThetastreamError] = []
     check_keys(arguments, BY_ARRIVAL_KEYS, f"by_arrival of {where}", problems)
     yield from problems
-    slack = arguments.get("slack")
-    problem = find_span_problem(slack, f"the slack of {where}") if isinstance(slack, str) else None
-    if problem is not None:
-        yield problem
+    yield from find_span_problems(arguments.get("slack"), f"the slack of {where}")
     if "by_arrival" not in table:
         return
     taken = [key for key in ("event_time", "delay", "idle", "changes") if key in table]

@@ -215,20 +215,13 @@ def parse_model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> M
             QueryError("BAD_VALUE", f"the name of the model ({name!r}) must be one of {', '.join(REGISTRY)}")
         )
         return None
-    settings = {key: value for key, value in table.items() if key != "name"}
-    allowed = dict.fromkeys(signature(REGISTRY[name]).parameters, object)
-    before = len(problems)
-    check_keys(settings, allowed, f"the model {name}", problems)
-    if len(problems) > before:
-        return None
-    try:
-        model: Model = REGISTRY[name](
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
-        )
-        return model
-    except ThetastreamError as problem:
-        problems.append(problem)
-        return None
+    settings = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in table.items()
+        if key != "name"
+    }
+    model: Model | None = _build(REGISTRY[name], settings, f"the model {name}", (), problems)
+    return model
 
 
 def read_option_tables(
@@ -375,26 +368,27 @@ def resolve(path: object, folder: Path) -> str:
     return text if not is_local(text) or Path(text).is_absolute() else str(folder / text)
 
 
-def find_span_problem(text: str, what: str) -> QueryError | None:
-    """Return an error if a text is no span of time, or is a negative one. Spark checks a text that begins
-    with INTERVAL.
+def find_span_problems(span: object, what: str) -> Iterator[QueryError]:
+    """Yield an error if a text is no span of time, or is a negative one. Spark checks a text that begins with
+    INTERVAL.
 
-    >>> print(find_span_problem("10 secnds", "delay"))
+    >>> print(*find_span_problems("10 secnds", "delay"))
     [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "1 day 2 hours" or "90s"
-    >>> print(find_span_problem("60", "trigger"))
+    >>> print(*find_span_problems("60", "trigger"))
     [INVALID_DURATION] trigger ('60') is no span of time; a number has no unit, so write "60 seconds"
-    >>> print(find_span_problem("-5m", "delay"))
+    >>> print(*find_span_problems("-5m", "delay"))
     [INVALID_DURATION] delay ('-5m') must not be negative; write it as in "10 seconds"
-    >>> find_span_problem("5m", "delay") is None
-    True
+    >>> list(find_span_problems("5m", "delay")), list(find_span_problems(None, "delay"))
+    ([], [])
     """
-    span = parse_duration(text)
-    if span is not None:
-        return make_negative_error(what, text) if span < timedelta() else None
-    if text.casefold().lstrip().startswith("interval"):
-        return None
-    hint = hint_unit(text) or '; write it as in "1 day 2 hours" or "90s"'
-    return QueryError("INVALID_DURATION", f"{what} ({text!r}) is no span of time{hint}")
+    if not isinstance(span, str):
+        return
+    parsed = parse_duration(span)
+    if parsed is not None and parsed < timedelta():
+        yield make_negative_error(what, span)
+    elif parsed is None and not span.casefold().lstrip().startswith("interval"):
+        hint = hint_unit(span) or '; write it as in "1 day 2 hours" or "90s"'
+        yield QueryError("INVALID_DURATION", f"{what} ({span!r}) is no span of time{hint}")
 
 
 def find_zone_problems(settings: Mapping[str, Any]) -> Iterator[QueryError]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from thetastream.app.job.names import Names, Scope
-from thetastream.app.job.spec import SourceSpec, check_keys, find_span_problem, get_table
+from thetastream.app.job.spec import SourceSpec, check_keys, find_span_problems, get_table
 from thetastream.conditions import make_error_at, tokenize
 from thetastream.conditions.statement import Statement, list_selects
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems
@@ -78,11 +78,9 @@ def _find_value_problems(
 ) -> Iterator[ThetastreamError]:
     """Yield an error for each value of a task that is wrong whatever the sources are."""
     within = task.get("within")
-    spans = [*within.values()] if isinstance(within, dict) else [within]
-    for what, span in (*(("within", span) for span in spans), ("archive_period", task.get("archive_period"))):
-        problem = find_span_problem(span, f"{what} of task {name!r}") if isinstance(span, str) else None
-        if problem is not None:
-            yield problem
+    for span in within.values() if isinstance(within, dict) else (within,):
+        yield from find_span_problems(span, f"within of task {name!r}")
+    yield from find_span_problems(task.get("archive_period"), f"archive_period of task {name!r}")
     if "index" in task:
         try:
             list_options(TaskOptions)["index"].read(task["index"], f"index of task {name!r}")
