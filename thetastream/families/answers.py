@@ -24,7 +24,7 @@ from thetastream.engine.answers.spec import (
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.families.options import EARLY
+from thetastream.families.option_values import EARLY
 from thetastream.families.pairs.flow import describe_unit
 from thetastream.families.pairs.plan import TwoStreamPlan, plan_two_streams
 from thetastream.families.request import JoinRequest, Refusal

@@ -12,7 +12,7 @@ from thetastream.core.condition import SideSpec
 from thetastream.core.errors import QueryError
 from thetastream.core.how import How
 from thetastream.engine.multiway.graph import JoinGraph
-from thetastream.families.options import EARLY
+from thetastream.families.option_values import EARLY
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.lowering.lower import Lowered

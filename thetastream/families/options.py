@@ -12,159 +12,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    cast,
-    get_args,
-    get_type_hints,
-)
+from typing import Annotated, Any, Final, TypedDict, TypeVar, cast, get_args, get_type_hints
 
-from thetastream.core.arguments import describe_given, read_path
 from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.core.shed import Shed
-from thetastream.core.spans import Duration, parse_nbytes
-from thetastream.engine.order import OrderOption, read_order
+from thetastream.core.spans import Duration
+from thetastream.engine.order import OrderOption
+from thetastream.families import option_values
+from thetastream.families.option_values import MOST_TASKS, MOST_UNITS, IndexName, Objective, OuterRows, Reader
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.lowering.statistics import Statistics
 
-IndexName: TypeAlias = Literal[
-    "scan", "sorted", "intervals", "hash", "hash_sorted", "grid", "tiles", "hash_tiles"
-]
-"""The names of the index shapes of this package. Another package may add shapes to the registry."""
-Objective: TypeAlias = Literal["both", "throughput", "latency"]
-"""What the planner chooses the number of nodes of a ring for (PSP, EDBT 2009, section 5.2)."""
-OuterRows: TypeAlias = Literal["decided", "early"]
-"""When rows of outer joins that have no partner are results."""
-EARLY: Final = "early"
 SESSION_PREFIX = "spark.thetastream."
 """``spark.thetastream.<name>`` gives the session's default of an option."""
-MOST_UNITS = 4096
-"""The largest number of units that a model may have."""
-MOST_TASKS = 256
-"""The largest number of join tasks of a query that may change them. Each unit remembers all of them."""
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _keep(value: object, name: str) -> object:
-    """Keep a value that can only be read together with the streams."""
-    return value
-
-
-def _read_shape(value: object, name: str) -> object:
-    if not isinstance(value, str) or value not in SHAPES:
-        raise QueryError("UNKNOWN_INDEX", f"{name} ({value!r}) must be one of {', '.join(SHAPES)}")
-    return value
-
-
-def _read_event_time(value: object, name: str) -> object:
-    columns = value.values() if isinstance(value, Mapping) else [value]
-    if not all(isinstance(column, str) for column in columns):
-        what = f"{name} must be the name of a column, or a mapping of aliases to names"
-        raise QueryError("EVENT_TIME", f"{what}, not {value!r}")
-    return value
-
-
-def _read_columns(value: object, name: str) -> object:
-    entries = value.items() if isinstance(value, Mapping) else [(None, None)]
-    if not all(isinstance(alias, str) and _is_list_of_names(names) for alias, names in entries):
-        what = f"{name} must map aliases to lists of names of columns, as in {{'a': ['id']}}"
-        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")
-    return value
-
-
-def _is_list_of_names(value: object) -> bool:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return False
-    return len(value) > 0 and all(isinstance(name, str) for name in value)
-
-
-def _read_bool(value: object, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise QueryError("BAD_VALUE", f"{name} must be true or false, not {describe_given(value)}")
-    return value
-
-
-def _parse_bool(text: str) -> object:
-    return {"true": True, "false": False}.get(text.casefold(), text)
-
-
-def _parse_integer(text: str) -> object:
-    return int(text) if text.isdecimal() else text
-
-
-def _read_folder(condition: str) -> Callable[[object, str], str]:
-    def read(value: object, name: str) -> str:
-        return read_path(value, name, condition)
-
-    return read
-
-
-def _read_local_folder(value: object, name: str) -> str:
-    folder = _read_folder("CACHE_FOLDER")(value, name)
-    if "://" in folder:
-        what = f"{name} must be a folder of each host, because segments are mapped into memory"
-        raise QueryError("CACHE_FOLDER", f"{what}, not {folder}; give a path, as in {name}='/dev/shm/joins'")
-    return folder
-
-
-def _read_most_units(value: object, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_UNITS:
-        what = f"{name} must be a number from 1 to {MOST_UNITS}"
-        raise QueryError("MAX_UNITS", f"{what}, not {describe_given(value)}")
-    return value
-
-
-def _read_most_tasks(value: object, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_TASKS:
-        what = f"{name} must be a number from 1 to {MOST_TASKS}"
-        raise QueryError("MAX_TASKS", f"{what}, not {describe_given(value)}")
-    return value
-
-
-def _read_bytes(value: object, name: str) -> int:
-    nbytes = parse_nbytes(value)
-    if nbytes is None:
-        what = f'{name} must be a positive number of bytes, as in "20 GB"'
-        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")
-    return nbytes
-
-
-def _read_shed(value: object, name: str) -> Shed:
-    if not isinstance(value, Shed):
-        raise QueryError("SHED", f'{name} must be th.Shed(threshold="1 GB", capacity="2 GB"), not {value!r}')
-    return value
-
-
-def _read_statistics(value: object, name: str) -> Statistics:
-    if not isinstance(value, Statistics):
-        what = f"{name} must be th.Statistics or th.statistics(query)"
-        raise QueryError("STATISTICS", f"{what}, not {value!r}")
-    return value
-
-
-def _read_objective(value: object, name: str) -> object:
-    if value not in get_args(Objective):
-        listed = ", ".join(get_args(Objective))
-        raise QueryError("OBJECTIVE", f"{name} must be one of {listed}, not {value!r}")
-    return value
-
-
-def _read_order(value: Any, name: str) -> object:
-    read_order(value, False)
-    return value
-
-
-def _read_outer(value: object, name: str) -> object:
-    if value not in get_args(OuterRows):
-        listed = " or ".join(map(repr, get_args(OuterRows)))
-        raise QueryError("OUTER", f"{name} must be {listed}, not {describe_given(value)}")
-    return value
 
 
 @dataclass(frozen=True)
@@ -175,8 +36,7 @@ class Option:
     """One or two sentences for docstrings and for the table of settings."""
     default: str
     """What holds if the option is left out."""
-    read: Callable[[object, str], object] = _keep
-    """Returns the value to use, and raises QueryError for a wrong one. It takes the value and the name."""
+    read: Reader = option_values.keep
     is_text: bool = True
     """Whether a session, a statement or a job file can give the value as text or number."""
     parse: Callable[[str], object] = str
@@ -191,7 +51,7 @@ class StreamOptions(TypedDict, total=False):
         Option(
             f"Force an index shape: {', '.join(f'`{name}`' for name in SHAPES)}.",
             "chosen from the condition",
-            _read_shape,
+            option_values.read_shape,
         ),
     ]
     archive_period: Annotated[
@@ -206,7 +66,7 @@ class StreamOptions(TypedDict, total=False):
         Option(
             "The event-time column, or one for each alias, of batch DataFrames, which carry no watermark.",
             "the only timestamp column",
-            _read_event_time,
+            option_values.read_event_time,
         ),
     ]
     mailbox: Annotated[
@@ -216,12 +76,16 @@ class StreamOptions(TypedDict, total=False):
             "shedder, for requests of `th.control`, and, as a setting of the session, for reports about "
             "idle streams.",
             "beside the checkpoints",
-            _read_folder("MAILBOX"),
+            option_values.read_folder("MAILBOX"),
         ),
     ]
     cache_folder: Annotated[
         str | Path | None,
-        Option("A folder on each host for mapped segments.", "Spark's local directory", _read_local_folder),
+        Option(
+            "A folder on each host for mapped segments.",
+            "Spark's local directory",
+            option_values.read_local_folder,
+        ),
     ]
     late: Annotated[
         str | Path | None,
@@ -229,7 +93,7 @@ class StreamOptions(TypedDict, total=False):
             "A folder in which late tuples are kept, as Parquet files, each tuple exactly once. Each join "
             "needs a folder of its own.",
             "late tuples are only counted",
-            _read_folder("LATE_FOLDER"),
+            option_values.read_folder("LATE_FOLDER"),
         ),
     ]
     statistics: Annotated[
@@ -238,7 +102,7 @@ class StreamOptions(TypedDict, total=False):
             "`th.Statistics`, from which costs are estimated, and from which the model is chosen if it is "
             "left out.",
             "assumed figures",
-            _read_statistics,
+            option_values.read_instance(Statistics, "STATISTICS", "th.Statistics or th.statistics(query)"),
             is_text=False,
         ),
     ]
@@ -253,8 +117,8 @@ class ScalingOptions(StreamOptions, total=False):
             "The largest number of units at once, older generations included. With it, `th.control` changes "
             "the units while the join runs.",
             "the units do not change",
-            _read_most_units,
-            parse=_parse_integer,
+            option_values.read_number(MOST_UNITS, "MAX_UNITS"),
+            parse=option_values.parse_integer,
         ),
     ]
 
@@ -268,17 +132,16 @@ class RunOptions(ScalingOptions, total=False):
             'The most bytes of staged tables that a host copies into its cache, as in `"50 GB"`. If a table '
             "is larger, tuples are divided among tasks that need a part of it each.",
             "20 GB",
-            _read_bytes,
+            option_values.read_bytes,
         ),
     ]
-
     objective: Annotated[
         Objective | None,
         Option(
             'What the number of nodes of `th.Ring(nodes="auto")` is chosen for: `"latency"`, `"throughput"`, '
             'or `"both"`, the least latency with room for twice the rate.',
             "both",
-            _read_objective,
+            option_values.read_objective,
         ),
     ]
     shed: Annotated[
@@ -286,11 +149,10 @@ class RunOptions(ScalingOptions, total=False):
         Option(
             "A `th.Shed`, which drops tuples of streams while the load is too high.",
             "nothing is dropped",
-            _read_shed,
+            option_values.read_instance(Shed, "SHED", 'th.Shed(threshold="1 GB", capacity="2 GB")'),
             is_text=False,
         ),
     ]
-
     outer: Annotated[
         OuterRows | None,
         Option(
@@ -298,7 +160,7 @@ class RunOptions(ScalingOptions, total=False):
             '`"decided"`, when no partner can come any more, or `"early"`, at once. '
             "Its first partner then takes it back, and results are changes.",
             "decided",
-            _read_outer,
+            option_values.read_outer,
         ),
     ]
 
@@ -325,7 +187,7 @@ class OrderOptions(TypedDict, total=False):
             'The order of results, with `th.Split` or `th.Ring`: `"outer"`, `"strict"`, `"inner n"`, or a '
             "punctuation interval in arrivals.",
             "results have no order",
-            _read_order,
+            option_values.read_result_order,
         ),
     ]
     punctuations: Annotated[
@@ -333,8 +195,8 @@ class OrderOptions(TypedDict, total=False):
         Option(
             "Whether punctuations are rows of ordered results.",
             "they are not",
-            _read_bool,
-            parse=_parse_bool,
+            option_values.read_bool,
+            parse=option_values.parse_bool,
         ),
     ]
 
@@ -351,8 +213,8 @@ class TimedOptions(TypedDict, total=False):
         Option(
             "Whether results have the column `result_time`. A statement names the column where it wants it.",
             "they have it if every stream has an event time",
-            _read_bool,
-            parse=_parse_bool,
+            option_values.read_bool,
+            parse=option_values.parse_bool,
         ),
     ]
 
@@ -366,8 +228,8 @@ class TaskOptions(ScalingOptions, TimedOptions, total=False):
             "The largest number of join tasks at once. With it, tasks may be added and removed while the "
             "query runs, and all tuples are sent, also those that no task needs.",
             "the tasks stay as they are",
-            _read_most_tasks,
-            parse=_parse_integer,
+            option_values.read_number(MOST_TASKS, "MAX_TASKS"),
+            parse=option_values.parse_integer,
         ),
     ]
 
@@ -381,7 +243,7 @@ class JoinOptions(RunOptions, TimedOptions, OrderOptions, total=False):
             'The columns that results have of each alias, as in `{"a": ["id"]}`. Only these and those that '
             "the condition reads are sent to units and stored. Of other aliases, results have all columns.",
             "results have all columns",
-            _read_columns,
+            option_values.read_columns,
             is_text=False,
         ),
     ]
@@ -429,9 +291,7 @@ def takes(door: type) -> Callable[[Function], Function]:
         own = {name for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
         hints = get_type_hints(door)
         named = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name] | None
-            )
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name])
             for name in known
         ]
         parameters = [one for name, one in signature.parameters.items() if name in own]

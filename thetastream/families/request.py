@@ -9,7 +9,8 @@ from thetastream.conditions import Phrase, Predicate, parse
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import How
 from thetastream.core.spans import Within
-from thetastream.families.options import MOST_UNITS, GivenOptions, Options
+from thetastream.families.option_values import MOST_UNITS
+from thetastream.families.options import GivenOptions, Options
 from thetastream.lowering.query import Query, Resolver, Stream
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models.base import Model

@@ -4,7 +4,7 @@ from typing import get_args, get_type_hints
 
 from thetastream.core.how import HOWS, JoinKind
 from thetastream.core.shed import CURVES, Shed
-from thetastream.families.options import IndexName
+from thetastream.families.option_values import IndexName
 from thetastream.index import REGISTRY
 from thetastream.joins.ask.request import _OTHER_NAMES, read_how
 

@@ -18,7 +18,8 @@ from thetastream.app.job import changing_tables, document, source_tables, task_t
 from thetastream.app.job.rechoosing import Rechoosing
 from thetastream.app.job.spec import REPLAY, SINK_KEYS, SINKS
 from thetastream.core.shed import Shed
-from thetastream.families.options import IndexName, StatementOptions, TaskOptions, list_options
+from thetastream.families.option_values import IndexName
+from thetastream.families.options import StatementOptions, TaskOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY as MODELS
 from thetastream.results.snapshots import Snapshots

@@ -29,7 +29,7 @@ from math import inf, prod, sqrt
 
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.families.hops.graph import list_hops
-from thetastream.families.options import Objective
+from thetastream.families.option_values import Objective
 from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.families.pairs.workload import HOUR_S
 from thetastream.index.base import BISECTION_S, INSERT_S

@@ -27,7 +27,7 @@ from thetastream.families.hops.one_epoch import (
     find_hops_problems,
     find_reason_against,
 )
-from thetastream.families.options import Objective
+from thetastream.families.option_values import Objective
 from thetastream.families.pairs.choose import Choose, find_semantic_problem, find_shed_problem
 from thetastream.families.pairs.flow import describe_pairs, open_choice
 from thetastream.families.request import RESULTS_OF_MORE, JoinRequest, Refusal, find_answers_problems

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from thetastream.core.errors import QueryError, ThetastreamError
-from thetastream.families.options import MOST_UNITS
+from thetastream.families.option_values import MOST_UNITS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import Stream
 from thetastream.lowering.statistics import choose_n_units

@@ -15,14 +15,8 @@ from thetastream.core.how import HOWS, INNER, How, Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.changes import answer_early, find_changes_problems, find_versions_problems
-from thetastream.families.options import (
-    EARLY,
-    OF_ORDER,
-    SESSION_PREFIX,
-    JoinOptions,
-    Options,
-    read_options,
-)
+from thetastream.families.option_values import EARLY
+from thetastream.families.options import OF_ORDER, SESSION_PREFIX, JoinOptions, Options, read_options
 from thetastream.families.request import JoinRequest
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.beside_tables import fit_to_tables
