@@ -1,6 +1,8 @@
 """What ``rescale`` refuses, and when it leaves Spark alone."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,8 @@ from pyspark.errors import PySparkException
 
 import thetastream as th
 from tests.support.checkpoints import write_checkpoint
+from thetastream.app.cli import checkpoints, main
+from thetastream.app.cli.jobs import write_template
 from thetastream.app.job.rescaling import Rescaling, rescale
 from thetastream.core.identity import CHOSEN, Part
 from thetastream.runtime.observe import running
@@ -100,3 +104,27 @@ def test_sessions_numbers_and_folders_are_refused_by_name(tmp_path: Path) -> Non
     assert "[NO_CHECKPOINT]" in refuse(tmp_path / "none")
     said = refuse(checkpoint, 2, open_session(PySparkException("[STATE_REPARTITION] no. SQLSTATE: 5\nstack")))
     assert said.endswith(f"Spark cannot give {checkpoint} 2 partitions: [STATE_REPARTITION] no.")
+
+
+def test_a_job_file_says_what_rescale_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_template(tmp_path / "example")
+    asked: list[Any] = []
+
+    @contextmanager
+    def remember_settings(settings: dict[str, Any]) -> Iterator[str]:
+        asked.append(settings)
+        yield "spark"
+
+    def remember(*given: Any) -> Rescaling:
+        asked.append(given)
+        return Rescaling(2, 8, ())
+
+    monkeypatch.setattr(checkpoints, "open_session", remember_settings)
+    monkeypatch.setattr(checkpoints, "rescale", remember)
+    folder = tmp_path / "example"
+    command = ["rescale", str(folder / "job.toml"), "--partitions", "8"]
+    assert main([*command, "--conf", "spark.master=local"]) == 0
+    settings = {"spark.sql.session.timeZone": "UTC", "spark.master": "local"}
+    assert asked == [settings, ("spark", str(folder / "checkpoint"), 8, str(folder / "matches"))]
+    assert main([*command, "--file-sink", "elsewhere"]) == 0
+    assert asked[-1] == ("spark", str(folder / "checkpoint"), 8, "elsewhere")

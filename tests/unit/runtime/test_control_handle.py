@@ -11,8 +11,10 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from tests.support.checkpoints import write_checkpoint
 from tests.support.control_runs import RULES, FullHistoryRun, Run, TasksRun
 from thetastream.app.cli import main
+from thetastream.app.cli.serving import read_checkpoints
 from thetastream.core.errors import QueryError, StateError
 from thetastream.core.records import encode
 from thetastream.core.shed import Shed
@@ -132,6 +134,43 @@ def test_the_command_line_scales_from_a_checkpoint(
     assert [path for path in (tmp_path / "box").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["status"], "version       0"),
+        (["scale", "--cores", "3"], "request"),
+        (["follow"], "request"),
+        (["shed", "0.5"], "[BAD_REQUEST] only a join that was started with shed="),
+        (["inspect"], "the units; `thetastream status` shows them"),
+        (["clean", "--dry-run", "--min-age", "0s"], "0 would be removed"),
+        (["update-paths"], "0 files corrected"),
+        (["remove-task", "near"], "[TASKS]"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_each_command_takes_a_job_file_in_place_of_its_checkpoint(
+    command: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = Run(tmp_path, monkeypatch, Split(2))
+    write_checkpoint(tmp_path / "kept", 0, 0, {})
+    run.run_in(tmp_path / "kept")
+    job = tmp_path / "job.toml"
+    # The rest of the file does not matter.
+    job.write_text('checkpoint = "kept"\n[sources.gone]\npath = "gone"\n')
+    name, *arguments = command
+    main([name, str(job), *arguments])
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
+    assert read_checkpoints([str(job)]) == {"job": str(tmp_path / "kept")}
+    job.write_text("[sources.gone]")
+    assert main([name, str(job), *arguments]) == 1
+    assert "[MISSING_KEY]" in capsys.readouterr().err
+
+
 def test_the_command_line_ends_tasks_and_begins_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +200,13 @@ def test_the_command_line_ends_tasks_and_begins_them_again(
     )
     assert main(["add-task", str(job), "wide", "--on", "a.value < b.value"]) == 1
     assert "job.toml must have [tasks]" in capsys.readouterr().err
+    near = '[tasks.near]\non = "a.value < b.value"\n'
+    job.write_text(
+        job.read_text().replace("SELECT a.value FROM a, b WHERE a.value = b.value", "SELECT * FROM tasks")
+        + near
+    )
+    assert main(["add-task", str(job), "wide", "--on", "a.value < b.value"]) == 1
+    assert "write max_tasks under [options] of" in capsys.readouterr().err
     assert main(["remove-task", str(job), "drawn"]) == 0
     assert run_epoch() == ["both"]
 

@@ -17,6 +17,7 @@ from thetastream.app.cli.shared_arguments import (
 )
 from thetastream.app.job.checkpoint import describe_checkpoint, encode_checkpoint, lock, read_checkpoint
 from thetastream.app.job.cleaning import clean
+from thetastream.app.job.document import find_checkpoint, is_job, read_job
 from thetastream.app.job.forking import fork_job
 from thetastream.app.job.rescaling import rescale
 from thetastream.core.errors import QueryError
@@ -30,7 +31,7 @@ def add_commands(add: AddCommand) -> None:
         "inspect",
         inspect,
         "show what a checkpoint holds, without Spark",
-        epilog="example:\n  thetastream inspect checkpoint",
+        epilog="example:\n  thetastream inspect job.toml",
     )
     add_checkpoint(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -42,7 +43,7 @@ def add_commands(add: AddCommand) -> None:
         description="Remove messages that were read, temporary files and cached segments of this host. "
         "With --for-good, also remove the mailboxes, the reports and the checkpoint of the query. Nothing is "
         "removed while the query runs.",
-        epilog="examples:\n  thetastream clean checkpoint\n  thetastream clean checkpoint --for-good",
+        epilog="examples:\n  thetastream clean job.toml\n  thetastream clean job.toml --for-good",
     )
     add_checkpoint(parser)
     parser.add_argument(
@@ -97,8 +98,10 @@ def add_commands(add: AddCommand) -> None:
         rescale_state,
         "change the number of shuffle partitions of a stopped query",
         description="Distribute the state of a stopped query over another number of shuffle partitions. The "
-        "query continues after its last epoch when it starts again. Its units stay the same.",
-        epilog="example:\n  thetastream rescale checkpoint --partitions 8",
+        "query continues after its last epoch when it starts again. Its units stay the same. With a job "
+        "file, the session has the settings of the job, and the log of its file sink gets an entry.",
+        epilog="examples:\n  thetastream rescale job.toml --partitions 8"
+        "\n  thetastream rescale checkpoint --partitions 8 --file-sink matches",
     )
     add_checkpoint(parser)
     parser.add_argument(
@@ -111,7 +114,8 @@ def add_commands(add: AddCommand) -> None:
     parser.add_argument(
         "--file-sink",
         metavar="DIR",
-        help="the folder that the query writes with Spark's file sink; the log of the sink gets an entry",
+        help="the folder that the query writes with Spark's file sink; the log of the sink gets an entry "
+        "(default: that of the job)",
     )
     parser.add_argument(
         "--conf",
@@ -126,7 +130,7 @@ def add_commands(add: AddCommand) -> None:
 
 def inspect(arguments: argparse.Namespace) -> int:
     """Print what a checkpoint holds."""
-    found = read_checkpoint(arguments.checkpoint)
+    found = read_checkpoint(find_checkpoint(arguments.checkpoint))
     print(json.dumps(encode_checkpoint(found)) if arguments.json else describe_checkpoint(found))
     return 0
 
@@ -134,7 +138,7 @@ def inspect(arguments: argparse.Namespace) -> int:
 def clean_up(arguments: argparse.Namespace) -> int:
     """Remove files that a stopped query does not need any more, and print them."""
     leftovers = clean(
-        read_checkpoint(arguments.checkpoint),
+        read_checkpoint(find_checkpoint(arguments.checkpoint)),
         arguments.for_good,
         arguments.dry_run,
         arguments.min_age,
@@ -153,20 +157,21 @@ def clean_up(arguments: argparse.Namespace) -> int:
 
 def correct_paths(arguments: argparse.Namespace) -> int:
     """Correct the paths in a checkpoint, and print the number of files that had wrong ones."""
-    read_checkpoint(arguments.checkpoint)  # raises NO_CHECKPOINT
-    with lock(arguments.checkpoint):
-        n_corrected = update_paths(arguments.checkpoint)
+    checkpoint = find_checkpoint(arguments.checkpoint)
+    read_checkpoint(checkpoint)  # raises NO_CHECKPOINT
+    with lock(checkpoint):
+        n_corrected = update_paths(checkpoint)
     print(f"{n_corrected} {'file' if n_corrected == 1 else 'files'} corrected")
     return 0
 
 
 def fork_query(arguments: argparse.Namespace) -> int:
     """Fork a job or a checkpoint, and print the epoch after which the new query begins."""
-    is_job = arguments.old.endswith(".toml")
-    if is_job != (arguments.on is not None):
+    has_job = is_job(arguments.old)
+    if has_job != (arguments.on is not None):
         what = "fork must have --on with a job file, and no --on with a checkpoint"
         raise QueryError("FORK", f"{what}; a query in Python gets its new condition in th.join")
-    if is_job:
+    if has_job:
         old, target = Path(arguments.old), Path(arguments.target)
         forked = fork_job(old, target, arguments.on, open_session, arguments.epoch)
         epoch = forked.epoch
@@ -175,15 +180,21 @@ def fork_query(arguments: argparse.Namespace) -> int:
         with lock(arguments.old):
             epoch = fork(arguments.old, arguments.target, arguments.epoch)
     print(f"{arguments.target} continues after epoch {epoch} of {arguments.old}")
-    if is_job and forked.is_earlier:
+    if has_job and forked.is_earlier:
         print(f"The store of {arguments.old} has later results: name another one in {arguments.target}")
     return 0
 
 
 def rescale_state(arguments: argparse.Namespace) -> int:
     """Change the number of shuffle partitions of a checkpoint, and print both numbers."""
-    with open_session(dict(arguments.conf)) as spark:
-        found = rescale(spark, arguments.checkpoint, arguments.partitions, arguments.file_sink)
+    place, settings, file_sink = arguments.checkpoint, dict(arguments.conf), arguments.file_sink
+    if is_job(place):
+        job = read_job(Path(place))
+        place, settings = job.checkpoint, {**job.spark, **settings}
+        if file_sink is None and job.sink.is_file_sink:
+            file_sink = job.sink.path
+    with open_session(settings) as spark:
+        found = rescale(spark, place, arguments.partitions, file_sink)
     if arguments.json:
         print(json.dumps(found._asdict()))
         return 0

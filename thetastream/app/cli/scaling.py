@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thetastream.app.cli.shared_arguments import AddCommand, add_checkpoint, add_policy, tell_request
+from thetastream.app.job.document import find_checkpoint
 from thetastream.joins.handle import ControlHandle, control
 from thetastream.models import REGISTRY
 from thetastream.runtime.control.policies import make_policy
@@ -21,7 +22,7 @@ def add_commands(add: AddCommand) -> None:
         scale,
         "change the units of a running join that was started with max_units",
         description="The change takes effect in the second epoch from now. Nothing restarts.",
-        epilog="examples:\n  thetastream scale checkpoint --units 4,2"
+        epilog="examples:\n  thetastream scale job.toml --units 4,2"
         "\n  thetastream scale checkpoint --model split --cores 4",
     )
     _add_join_arguments(parser)
@@ -36,7 +37,7 @@ def add_commands(add: AddCommand) -> None:
         follow,
         "let a running join that was started with max_units follow a policy, which changes its units",
         description="The query itself follows the policy, and its checkpoint remembers it.",
-        epilog='example:\n  thetastream follow checkpoint --set capacity="1.5 GB" --set agree=2'
+        epilog='example:\n  thetastream follow job.toml --set capacity="1.5 GB" --set agree=2'
         "\n  thetastream follow checkpoint --stop",
     )
     _add_join_arguments(parser)
@@ -48,7 +49,7 @@ def add_commands(add: AddCommand) -> None:
         shed,
         "let the load shedder of a running join drop at least a share of its tuples",
         description="The join must have been started with a load shedder and max_units.",
-        epilog="example:\n  thetastream shed checkpoint 0.3",
+        epilog="example:\n  thetastream shed job.toml 0.3",
     )
     _add_join_arguments(parser)
     parser.add_argument("share", type=float, metavar="SHARE", help="from 0 to 1; 0 leaves it to the load")
@@ -57,7 +58,7 @@ def add_commands(add: AddCommand) -> None:
         "status",
         status,
         "show the units of a running join that was started with max_units",
-        epilog="example:\n  thetastream status checkpoint",
+        epilog="example:\n  thetastream status job.toml",
     )
     _add_join_arguments(parser)
 
@@ -87,7 +88,7 @@ def shed(arguments: argparse.Namespace) -> int:
 
 
 def _open(arguments: argparse.Namespace) -> ControlHandle:
-    return control(arguments.checkpoint, arguments.join)
+    return control(find_checkpoint(arguments.checkpoint), arguments.join)
 
 
 def status(arguments: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from thetastream.app.cli.shared_arguments import AddCommand, read_positive
+from thetastream.app.job.document import find_checkpoint
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import hide_secrets
 from thetastream.core.listening import is_loopback, open_port
@@ -63,8 +64,9 @@ def add_serve(add: AddCommand) -> None:
         "--control",
         action="append",
         default=[],
-        metavar="[NAME=]CHECKPOINT",
-        help="the checkpoint of a query with max_units, which clients with the right control may change",
+        metavar="[NAME=]JOB|CHECKPOINT",
+        help="a job with max_units, or the checkpoint of such a query, which clients with the right control "
+        "may change",
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
     parser.add_argument("--port", type=int, default=8080, help="the port (default %(default)s)")
@@ -122,7 +124,7 @@ def serve(arguments: argparse.Namespace) -> int:
         raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error
 
     if not arguments.store and not arguments.metrics and not arguments.control:
-        raise QueryError("BAD_VALUE", "serve needs a store, --metrics FILE or --control CHECKPOINT")
+        raise QueryError("BAD_VALUE", "serve needs a store, --metrics FILE or --control JOB")
     token = read_token(arguments.token_file)
     is_local = is_loopback(arguments.host)
     if token is None and arguments.tokens is None and arguments.control:
@@ -208,18 +210,19 @@ def read_stores(texts: Sequence[str]) -> dict[str, Store]:
 def read_checkpoints(texts: Sequence[str]) -> dict[str, str]:
     """Read checkpoints by their names, and refuse those that are none before the service starts.
 
-    Without a name, the last part of its path is the name.
+    Without a name, the last part of its path is the name. A job file stands for its checkpoint.
     """
     found: dict[str, str] = {}
     for text in texts:
         before, equals, after = text.partition("=")
         name, path = (before, after) if equals and not set(before) & set("/:?") else ("", text)
-        name = name or hide_secrets(path).rstrip("/").rpartition("/")[2]
+        name = name or hide_secrets(path).rstrip("/").rpartition("/")[2].removesuffix(".toml")
         if not name or name in found:
             what = f"two checkpoints have the name {name!r}" if name else f"{text!r} ends with no name"
             raise QueryError("BAD_VALUE", f"{what}: give each one its own, as in NAME=CHECKPOINT")
-        list_joins(path, f"the checkpoint {hide_secrets(path)}")
-        found[name] = path
+        checkpoint = find_checkpoint(path)
+        list_joins(checkpoint, f"the checkpoint {hide_secrets(checkpoint)}")
+        found[name] = checkpoint
     return found
 
 

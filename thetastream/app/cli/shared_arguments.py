@@ -40,7 +40,11 @@ class AddCommand(Protocol):
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a checkpoint."""
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
+    parser.add_argument(
+        "checkpoint",
+        metavar="JOB|CHECKPOINT",
+        help="a job file, or the checkpoint of a query: a path, or a URI that Arrow opens",
+    )
 
 
 def tell_request(arguments: argparse.Namespace, name: str) -> int:

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from thetastream.app.cli.shared_arguments import AddCommand, open_session, tell_request
-from thetastream.app.job.document import read_job
+from thetastream.app.job.document import find_checkpoint, is_job, read_job
 from thetastream.app.job.frames import plan_tasks
 from thetastream.core.errors import QueryError
 from thetastream.engine.running_tasks import RunningTask
@@ -55,7 +55,7 @@ def add_task(arguments: argparse.Namespace) -> int:
     task = {name: given for name in TASK_SETTINGS if (given := getattr(arguments, name)) is not None}
     if not task:
         return _put(arguments, Request(add=RunningTask(arguments.task)))
-    if not _is_job(arguments.query):
+    if not is_job(arguments.query):
         what = f"a condition is about the streams of a job file, and {arguments.query} is a checkpoint"
         hint = "name the job, or call joined.add(query, ...) of th.join_many in Python"
         raise QueryError("TASKS", f"{what}; {hint}")
@@ -63,6 +63,10 @@ def add_task(arguments: argparse.Namespace) -> int:
     if not job.tasks:
         what = f"{arguments.query} must have [tasks], because tasks are added to those of a running query"
         raise QueryError("TASKS", what)
+    if job.options.get("max_tasks") is None:
+        what = "tasks can be added only to a query that was started with max_tasks"
+        hint = f"write max_tasks under [options] of {arguments.query}, and start the job again"
+        raise QueryError("TASKS", f"{what}; {hint}")
     with open_session(job.spark) as spark:
         return tell_request(arguments, plan_tasks(spark, job).add(job.checkpoint, arguments.task, **task))
 
@@ -72,11 +76,5 @@ def remove_task(arguments: argparse.Namespace) -> int:
     return _put(arguments, Request(remove=arguments.task))
 
 
-def _is_job(query: str) -> bool:
-    return query.endswith(".toml")
-
-
 def _put(arguments: argparse.Namespace, request: Request) -> int:
-    query = arguments.query
-    checkpoint = read_job(Path(query)).checkpoint if _is_job(query) else query
-    return tell_request(arguments, control(checkpoint).request(request))
+    return tell_request(arguments, control(find_checkpoint(arguments.query)).request(request))

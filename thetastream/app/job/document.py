@@ -116,6 +116,34 @@ def read_job(path: Path) -> Job:
     return parse_job(read_toml(path), path.parent.absolute())
 
 
+def is_job(place: str) -> bool:
+    """Whether a place is that of a job file, and not a checkpoint.
+
+    >>> is_job("jobs/pairs.toml"), is_job("s3://bucket/checkpoint")
+    (True, False)
+    """
+    return place.endswith(".toml")
+
+
+def find_checkpoint(place: str) -> str:
+    """Find the checkpoint of a job file. Any other place is a checkpoint.
+
+    The rest of the file is not read. So a job whose sources are not there any more has a checkpoint too.
+
+    Raises
+    ------
+    QueryError
+        JOB_FILE if the file cannot be read as TOML; MISSING_KEY if it names no checkpoint.
+    """
+    if not is_job(place):
+        return place
+    path = Path(place)
+    checkpoint = read_toml(path).get("checkpoint")
+    if not isinstance(checkpoint, str) or not checkpoint:
+        raise QueryError("MISSING_KEY", f"{path} must have 'checkpoint', which names a folder")
+    return resolve(checkpoint, path.parent.absolute())
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; raise JOB_FILE if that fails."""
     try:

@@ -20,7 +20,6 @@ from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import list_selects
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.spark.fork import fork
-from thetastream.statements.insert import FILE_SINKS
 
 _CHECKPOINT = re.compile(r"^checkpoint\s*=[^\n]*$", re.MULTILINE)
 """The line that names the checkpoint of a job."""
@@ -68,7 +67,7 @@ def fork_job(
     if target.parent.absolute() != job.parent.absolute():
         what = f"{target} must be in the folder of {job}, because paths in it are relative"
         raise QueryError("FORK", f"{what}; name a file there")
-    if before.sink.kept is None and before.sink.format in FILE_SINKS and before.sink.format != "delta":
+    if before.sink.is_file_sink:
         what = f"{job} must write to a store, to Delta or to Kafka, not to {before.sink.format} files"
         raise QueryError("FORK", f"{what}, because Spark's file sink refuses epochs that begin after 0")
     text = job.read_text()

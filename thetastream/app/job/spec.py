@@ -101,6 +101,11 @@ class SinkSpec:
     kept: SinkStore | None = None
     """The store that keeps the results. Then there is no format, and the only mode is ``append``."""
 
+    @property
+    def is_file_sink(self) -> bool:
+        """Whether Spark's file sink writes the results, whose log has an entry for each epoch."""
+        return self.kept is None and self.format in FILE_SINKS and self.format != "delta"
+
 
 @dataclass(frozen=True)
 class Job:
