@@ -1,7 +1,7 @@
 """Writes the Jaccard similarity of two arrays as SQL, because the form of SQL is long."""
 
 from thetastream.conditions.tokens import tokenize
-from thetastream.core.arguments import describe_given
+from thetastream.core.arguments import describe_given, is_number
 from thetastream.core.errors import QueryError
 
 
@@ -37,8 +37,7 @@ def jaccard(left: str, right: str, *, at_least: float) -> str:
         if not isinstance(text, str) or len(tokenize(text).split_at_commas()) != 1 or not text.strip():
             what = f"{name} of th.jaccard must be one expression of Spark SQL, an array of one stream"
             raise QueryError("JACCARD", f"{what}, as in 'a.tags', not {describe_given(text)}")
-    is_number = isinstance(at_least, int | float) and not isinstance(at_least, bool)
-    if not is_number or not 0 < at_least <= 1:
+    if not is_number(at_least) or not 0 < at_least <= 1:
         what = "at_least of th.jaccard must be a number greater than 0 and at most 1"
         raise QueryError("JACCARD", f"{what}, not {describe_given(at_least)}")
     shared, united = (f"size(array_{name}({left}, {right}))" for name in ("intersect", "union"))

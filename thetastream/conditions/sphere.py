@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from thetastream.conditions.python import NUMPY, Predicate, predicate
 from thetastream.conditions.tokens import Phrase
-from thetastream.core.arguments import describe_given
+from thetastream.core.arguments import describe_given, is_number
 from thetastream.core.errors import QueryError
 from thetastream.core.sphere import METRES, RADIUS_M
 
@@ -120,8 +120,7 @@ def within_metres(lat: str, lon: str, other_lat: str, other_lon: str, metres: fl
     >>> len(on), on[0]
     (4, 'abs(try_cast(6371008800 * sin(radians(a.lat)) AS BIGINT) - try_cast(6371008800 * sin(radians(b.lat)) AS BIGINT)) <= 500003')
     """  # noqa: E501
-    is_number = isinstance(metres, int | float) and not isinstance(metres, bool)
-    if not is_number or not 0 < metres < math.inf:
+    if not is_number(metres) or not 0 < metres < math.inf:
         what = f"metres must be a positive number, as in 500, not {describe_given(metres)}"
         raise QueryError("WITHIN_METRES", what)
     points = _read_points(lat, lon, other_lat, other_lon)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from thetastream.core.arguments import is_number
+
 _LEFT = 'style="text-align:left;vertical-align:top"'
 _RIGHT = 'style="text-align:right;vertical-align:top"'
 
@@ -31,6 +33,5 @@ def render_facts(title: str, facts: Mapping[str, object]) -> str:
 
 
 def _render_cell(value: object) -> str:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    text = f"{value:,}" if is_number else str(value)
-    return f"<td {_RIGHT if is_number else _LEFT}>{escape(text)}</td>"
+    text, place = (f"{value:,}", _RIGHT) if is_number(value) else (str(value), _LEFT)
+    return f"<td {place}>{escape(text)}</td>"

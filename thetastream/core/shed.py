@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
+from thetastream.core.arguments import is_number
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import parse_nbytes, read_span
 
@@ -86,8 +87,7 @@ class Shed:
         ):
             if value not in known:
                 raise QueryError("SHED", f"{name} must be one of {', '.join(known)}, not {value!r}")
-        is_number = isinstance(self.base, int | float) and not isinstance(self.base, bool)
-        if not is_number or not 0 <= self.base <= 1:
+        if not is_number(self.base) or not 0 <= self.base <= 1:
             raise QueryError("SHED", f"base must be a share from 0 to 1, not {self.base!r}")
         limits = {"threshold": self.threshold, "capacity": self.capacity}
         for name, limit in limits.items():

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from thetastream.core.arguments import is_number
 from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
 from thetastream.index.base import CANDIDATE_S
@@ -212,7 +213,7 @@ def _get_figure_of_many(given: PerStream | None, alias: str) -> float | None:
 
 
 def _is_figure(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
+    return is_number(value) and 0 <= value <= LARGEST
 
 
 def _make_error(name: str, value: object, what: str) -> QueryError:

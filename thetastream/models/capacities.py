@@ -13,6 +13,7 @@ from math import isfinite
 
 import numpy as np
 
+from thetastream.core.arguments import is_number
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 
@@ -44,7 +45,7 @@ def read_capacities(given: object, n_units: int) -> tuple[float, ...] | None:
 
 
 def _is_strength(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0
+    return is_number(value) and isfinite(value) and value > 0
 
 
 @lru_cache(maxsize=1 << 10)

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.arguments import is_number
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
@@ -78,13 +79,12 @@ class Chain(Model):
         if self.block != AUTO and not is_positive(self.block):
             raise QueryError("BAD_BLOCK", f'block must be a positive integer or "auto", not {self.block!r}')
         threshold = self.forward_threshold
-        is_number = isinstance(threshold, int) and not isinstance(threshold, bool)
-        if threshold is not None and (not is_number or threshold < 0):
+        is_count = isinstance(threshold, int) and not isinstance(threshold, bool)
+        if threshold is not None and (not is_count or threshold < 0):
             raise QueryError(
                 "BAD_LIMIT", f"forward_threshold must be a number of tuples, 0 or more, not {threshold!r}"
             )
-        is_number = isinstance(self.alpha, int | float) and not isinstance(self.alpha, bool)
-        if not is_number or not 0 < self.alpha < 1:
+        if not is_number(self.alpha) or not 0 < self.alpha < 1:
             raise QueryError("BAD_VALUE", f"alpha must be a number between 0 and 1, not {self.alpha!r}")
         if not isinstance(self.fast_forward, bool):
             raise QueryError("BAD_VALUE", f"fast_forward must be True or False, not {self.fast_forward!r}")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from thetastream.core.arguments import is_number
 from thetastream.core.errors import QueryError
 from thetastream.core.records import decode, encode
 from thetastream.engine.running_tasks import RunningTask
@@ -57,10 +58,9 @@ class Request:
     def __post_init__(self) -> None:
         if self.model is not None and not is_model(self.model):
             raise QueryError("BAD_REQUEST", f"model must be a model, as in th.Split(4), not {self.model!r}")
-        if self.shed_factor is not None and not _is_share(self.shed_factor):
-            raise QueryError(
-                "BAD_REQUEST", f"shed_factor must be a number from 0 to 1, not {self.shed_factor!r:.200}"
-            )
+        factor = self.shed_factor
+        if factor is not None and not (is_number(factor) and 0 <= factor <= 1):
+            raise QueryError("BAD_REQUEST", f"shed_factor must be a number from 0 to 1, not {factor!r:.200}")
         if self.policy:
             decode_policy(self.policy)
 
@@ -129,7 +129,3 @@ def _read_name(value: Any) -> str:
     if not isinstance(value, str):
         raise QueryError("BAD_REQUEST", f"remove must be the name of a task, not {value!r:.200}")
     return value
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
