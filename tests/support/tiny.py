@@ -5,14 +5,14 @@ So small cases have many of them.
 
 import pytest
 
-from thetastream.engine.store import chained_index, probing, run
+from thetastream.engine.store import chained_index, period_spans, probing, run
 
 
 def make_segments_tiny(patch: pytest.MonkeyPatch) -> None:
     """Give each archive period of an epoch a segment of its own."""
-    patch.setattr(chained_index, "SHARED_PERIODS", 1)
-    patch.setattr(chained_index, "SPARSE_ROWS", 1)
-    patch.setattr(chained_index, "SEGMENTS_PER_EPOCH", 1 << 20)
+    patch.setattr(period_spans, "SHARED_PERIODS", 1)
+    patch.setattr(period_spans, "SPARSE_ROWS", 1)
+    patch.setattr(period_spans, "SEGMENTS_PER_EPOCH", 1 << 20)
 
 
 def make_time_cells_tiny(patch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,6 @@ time. An epoch appends a few segments. Small segments of a period are merged in 
 epochs) segments. An archived period has one segment. Segments are written to durable storage at the end of
 the epoch, so one that is merged or expires before that is never written.
 
-*Cutting.* A probe searches every segment whose times it can reach, and every segment costs a few calls to
-Spark's state store. So an epoch should bring few segments, whatever event time its tuples span. On the other
-hand, a segment expires as a whole, with its latest tuple: the longer the time it spans, the longer its first
-tuples are kept.
-
 *Changes.* When segments are merged, equal tuples of opposite sign cancel each other
 (``thetastream.core.cancellation``). No probe notices this: each probe has its place in the global order, and
 later probes meet both tuples or none of them. Large segments are not merged. Therefore, if tuples never
@@ -20,6 +15,7 @@ expire, a merged segment with many deletes is compared with all other segments.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +33,10 @@ from thetastream.core.cancellation import (
 from thetastream.core.columns import TUPLE
 from thetastream.core.equal_rows import number_rows
 from thetastream.core.how import select_nearest
-from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.keys import Int64s
 from thetastream.core.versions import are_gone, select_last
 from thetastream.engine.store.box import IndexPlan, StoredStream
+from thetastream.engine.store.period_spans import cut_periods
 from thetastream.engine.store.probing import Candidates, probe_segments
 from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore, describe
@@ -50,25 +47,10 @@ MERGED_ROWS = 1 << 20
 MERGED_BYTES = 1 << 27
 """Larger segments are not merged, because a merge would cost more than the faster probes save. With this
 limit, ``FAN_IN`` segments together stay below Arrow's limit of 2 GiB."""
-SHARED_ROWS = 1 << 16
-SHARED_PERIODS = 5
-"""The largest number of tuples and of archive periods for which neighbouring periods share one segment."""
-SPARSE_ROWS = 1 << 10
-"""A segment with fewer tuples takes in the next period, however long the gap before it is. The tuples have
-arrived in one epoch, so keeping them longer costs less than the segments would."""
-SEGMENTS_PER_EPOCH = 16
-"""A segment that has less than this share of an epoch's tuples takes in the next period too."""
-LARGE_GAPS = 8
-"""No segment spans one of the largest gaps, if these are longer than ``SHARED_PERIODS``. So a tuple with a
-wrong time, far ahead of all others, keeps no other tuple alive."""
-
-
 FEWEST_DELETES, SHARE_OF_DELETES = 1 << 9, 64
 """A merged segment is compared with all others if it has more deletes than this number, and than this share
 (1 / 64) of all stored tuples. A tier has fewer than ``FAN_IN`` segments, so at most about an eighth of the
 stored tuples are deletes whose inserts are stored too."""
-
-
 MANY_DELETES = 4
 """If at least this share (1 / 4) of the stored tuples are deletes, the matches of a probe are netted. With
 fewer, the comparison would cost more than the few pairs that come and go at once."""
@@ -156,15 +138,11 @@ class ChainedIndex:
         it."""
         if watermark_us is None or self._period_us is None:
             return
-
-        def period(meta: SegmentMeta) -> int:
-            return meta.period
-
         closed = [m for m in self.segments if (m.period + 1) * self._period_us <= watermark_us]
-        for number, group in groupby(sorted(closed, key=period), key=period):
+        for period, group in groupby(sorted(closed, key=attrgetter("period")), key=attrgetter("period")):
             parts = list(group)
             if len(parts) > 1 and _is_mergeable(parts):
-                self._replace(number, parts)
+                self._replace(period, parts)
 
     def _replace(self, period: int, old: list[SegmentMeta]) -> list[SegmentMeta]:
         """Replace segments by one with their tuples, and return it, unless all tuples cancel each other."""
@@ -216,9 +194,7 @@ class ChainedIndex:
     def _note_cancelled(self, tuples: pa.RecordBatch, left: Int64s) -> None:
         """Note the numbered tuples that cancel each other: all but those at the positions ``left``."""
         if TUPLE in tuples.schema.names:
-            is_cancelled = np.ones(len(tuples), dtype=np.bool_)
-            is_cancelled[left] = False
-            self._cancelled.append(tuples.take(np.flatnonzero(is_cancelled)))
+            self._cancelled.append(tuples.take(np.delete(np.arange(len(tuples)), left)))
 
     def take_cancelled(self) -> list[pa.RecordBatch]:
         """Take the payload of the numbered tuples that have cancelled each other since the last call."""
@@ -469,39 +445,3 @@ def _find_deletes(tuples: list[pa.RecordBatch]) -> pa.RecordBatch | None:
 def _is_mergeable(segments: list[SegmentMeta]) -> bool:
     n_rows, nbytes = sum(meta.n_rows for meta in segments), sum(meta.nbytes for meta in segments)
     return n_rows <= MERGED_ROWS and nbytes <= MERGED_BYTES
-
-
-def cut_periods(periods: Int64s) -> list[tuple[int, int]]:
-    """Cut the archive periods of an epoch into inclusive spans, each of which becomes one segment.
-
-    There are at most ``SEGMENTS_PER_EPOCH + LARGE_GAPS + 1`` spans, apart from those with ``SHARED_ROWS``
-    tuples.
-
-    >>> cut_periods(np.array([3, 3, 4, 7, 90]))
-    [(3, 7), (90, 90)]
-    >>> len(cut_periods(np.arange(0, 1_000_000, 10)))
-    24
-    """
-    numbers, counts = np.unique(periods, return_counts=True)
-    before = np.concatenate([[0], np.cumsum(counts)])
-    sparse = max(SPARSE_ROWS, -(-len(periods) // SEGMENTS_PER_EPOCH))
-    found = []
-    start = 0
-    for end in _end_stretches(numbers):
-        while start < end:
-            # Find the first period behind the span: the span must not be sparse, and it should keep to the
-            # limits of shared periods.
-            behind_sparse = np.searchsorted(before, before[start] + sparse)
-            behind_rows = np.searchsorted(before, before[start] + SHARED_ROWS, "right") - 1
-            behind_time = np.searchsorted(numbers, min(int(numbers[start]) + SHARED_PERIODS, HIGHEST))
-            behind = min(max(behind_sparse, min(behind_rows, behind_time), start + 1), end)
-            found.append((int(numbers[start]), int(numbers[behind - 1])))
-            start = behind
-    return found
-
-
-def _end_stretches(numbers: Int64s) -> list[int]:
-    """Return the positions behind the stretches that the largest gaps divide."""
-    gaps = np.diff(numbers.astype(np.uint64))  # The difference of two int64 may exceed int64.
-    largest = np.argsort(gaps, kind="stable")[-LARGE_GAPS:]
-    return [*sorted((largest[gaps[largest] > SHARED_PERIODS] + 1).tolist()), len(numbers)]

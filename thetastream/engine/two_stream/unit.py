@@ -36,7 +36,8 @@ from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.matching import Residual, match
 from thetastream.engine.store.box import encode_key_rows
-from thetastream.engine.store.chained_index import SHARED_PERIODS, ChainedIndex
+from thetastream.engine.store.chained_index import ChainedIndex
+from thetastream.engine.store.period_spans import SHARED_PERIODS
 from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import MemoryStore, SegmentStore
 from thetastream.engine.two_stream.query import Arrivals, Tuples, UnitSpec, UnitState, split_tuples

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from thetastream.core.condition import SUBINDEXES_PER_WINDOW, Domain
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns
-from thetastream.engine.store.chained_index import (
+from thetastream.engine.store.period_spans import (
     SEGMENTS_PER_EPOCH,
     SHARED_PERIODS,
     SHARED_ROWS,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.tiny import make_segments_tiny
-from thetastream.engine.store import chained_index
-from thetastream.engine.store.chained_index import LARGE_GAPS, SEGMENTS_PER_EPOCH, cut_periods
+from thetastream.engine.store import period_spans
+from thetastream.engine.store.period_spans import LARGE_GAPS, SEGMENTS_PER_EPOCH, cut_periods
 
 
 def test_periods_at_the_edges_of_int64() -> None:
@@ -21,8 +21,8 @@ def test_periods_at_the_edges_of_int64() -> None:
 
 
 def test_a_period_with_many_tuples_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chained_index, "SPARSE_ROWS", 1)
-    monkeypatch.setattr(chained_index, "SHARED_ROWS", 3)
+    monkeypatch.setattr(period_spans, "SPARSE_ROWS", 1)
+    monkeypatch.setattr(period_spans, "SHARED_ROWS", 3)
     assert cut_periods(np.array([1, 2, 2, 3, 3, 3, 4])) == [(1, 2), (3, 3), (4, 4)]
 
 
