@@ -42,13 +42,15 @@ def join_many(
     Returns
     -------
     JoinTasks
-        A mapping of name to DataFrame, with ``together``, ``split(batch)`` and ``explain()``.
+        A mapping of name to DataFrame, with ``together``, ``split(batch)`` and ``explain()``, and with ``add``
+        and ``remove`` for a query with ``max_tasks``.
 
     Raises
     ------
     QueryError
-        It is TASKS, TASKS_MODEL, COUNT_WINDOW, ORDER, or an error of ``join``. It is raised before anything
-        starts, and it names the task. ``InvalidQuery`` lists several problems.
+        It is TASKS, TASKS_MODEL, MAX_TASKS, CANNOT_ADD_TASK (``max_tasks`` and deletes), COUNT_WINDOW, or an
+        error of ``join``. It is raised before anything starts, and it names the task. ``InvalidQuery`` lists
+        several problems.
     SessionError
         The Spark session lacks a setting that the join needs.
 

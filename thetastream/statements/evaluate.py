@@ -16,7 +16,6 @@ from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.families.options import SESSION_PREFIX, StatementOptions, read_options
 from thetastream.families.views.planner import is_surely_grouped
-from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
 from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.compose.nested import NestedJoin
@@ -44,6 +43,7 @@ from thetastream.statements.select import (
     find_select_problems,
     refuse_changes,
     refuse_other_change_types,
+    write_query,
 )
 
 
@@ -185,7 +185,7 @@ class Evaluation:
     def _select_one(self, select: Select, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Evaluate a SELECT over one input by Spark alone."""
         ((alias, frame),) = frames.items()
-        clauses = select.clauses
+        clauses = replace(select.clauses, where=select.conditions)
         has_deletes = find_change_type(alias, frame) is not None
         if has_deletes:
             problem = find_changes_problem(alias, clauses)
@@ -199,19 +199,12 @@ class Evaluation:
                     "DISTINCT over a stream would keep every row forever; use dropDuplicatesWithinWatermark"
                 )
                 raise make_error_at(select.text, select.items.tokens[0].start, what, "UNBOUNDED_DISTINCT")
-        distinct = "DISTINCT " if select.is_distinct else ""
-        phrases = (select.items, *select.conditions, *clauses.phrases[1:])
-        optional = (("GROUP BY", select.group_by), ("HAVING", select.having))
-        words = ["WHERE"] * len(select.conditions) + [word for word, phrase in optional if phrase]
-        words += [""] * len(clauses.tail)
+        word = "SELECT DISTINCT" if select.is_distinct else "SELECT"
 
         def run(texts: Sequence[str]) -> DataFrame:
-            written = "".join(
-                f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True)
-            )
-            query = f"SELECT {distinct}{escape_braces(texts[0])}\nFROM {{stream}} AS {quote(alias)}{written}"
+            query = write_query(word, clauses, texts, f"{{rows}} AS {quote(alias)}")
             with unlogged():
-                rows = self.spark.sql(query, stream=frame)
+                rows = self.spark.sql(query, rows=frame)
                 _ = rows.schema
             return rows
 
@@ -222,16 +215,16 @@ class Evaluation:
                 return error
             return None
 
-        texts = [phrase.text for phrase in phrases]
+        texts = [phrase.text for phrase in clauses.phrases]
         try:
             rows = run(texts)
             if has_deletes and CHANGE_TYPE not in rows.columns:
                 rows = run([add_change_type(texts[0]), *texts[1:]])
         except AnalysisException:
-            raise_problems(sort_problems(list(find_list_problems(ask, phrases, texts))))
+            raise_problems(sort_problems(list(find_list_problems(ask, clauses.phrases, texts))))
             raise
         if has_deletes:
-            refuse_varying(frame, phrases, f"rows of {alias} may be deleted", alias=alias)
+            refuse_varying(frame, clauses.phrases, f"rows of {alias} may be deleted", alias=alias)
             refuse_varying_columns(rows, alias)
             refuse_other_change_types(alias, rows)
         return rows

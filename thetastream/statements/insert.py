@@ -141,8 +141,7 @@ def insert(
     if not rows.isStreaming:
         what = "a store keeps the results of streams, and the rows of this statement are a batch"
         raise QueryError("NOT_STREAMING", f"{what}; write INSERT INTO parquet.`folder`")
-    for problem in find_mode_problems(last.select, mode):
-        raise problem
+    raise_problems(find_mode_problems(last.select, mode))
     if checkpoint is None:
         what = "a query over streams needs a checkpoint, from which it continues after a restart"
         raise QueryError("NO_CHECKPOINT", f"{what}; pass checkpoint=folder")
@@ -198,9 +197,9 @@ def _find_sink(
     names = [token.name for token in tokenize(head.name) if token.text != "."]
     for name, options in sinks.items():
         if [name.casefold()] == [part.casefold() for part in names]:
-            if isinstance(options, Mapping) and STORE in options:
+            if STORE in options:
                 return _Sink("", {}, read_sink_store(options, f"sink {name!r}"))
-            if not isinstance(options, Mapping) or not isinstance(options.get("format"), str):
+            if not isinstance(options.get("format"), str):
                 what = f"sink {name!r} must have a format or a store, as in {{'format': 'parquet', ...}}"
                 raise QueryError("BAD_VALUE", f"{what}, not {options!r}")
             return _Sink(str(options["format"]), {k: v for k, v in options.items() if k != "format"})

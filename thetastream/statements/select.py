@@ -95,7 +95,7 @@ def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> S
         word = f"SELECT {DISTINCT_TIME},"
     try:
         with unlogged():
-            result = spark.sql(_write_query(word, clauses, [items, *_texts_behind(clauses)]), rows=rows)
+            result = spark.sql(write_query(word, clauses, [items, *_texts_behind(clauses)]), rows=rows)
             columns = result.columns
     except AnalysisException:
         raise_problems(sort_problems(find_select_problems(spark, join_select, join.facts.is_ordered)))
@@ -138,7 +138,7 @@ def find_select_problems(spark: SparkSession, join_select: JoinSelect, is_ordere
     def ask(texts: Sequence[str]) -> AnalysisException | None:
         try:
             with unlogged():
-                _ = spark.sql(_write_query("SELECT", clauses, texts), rows=rows).schema
+                _ = spark.sql(write_query("SELECT", clauses, texts), rows=rows).schema
         except AnalysisException as error:
             return error
         return None
@@ -156,14 +156,14 @@ def _texts_behind(clauses: SelectClauses) -> list[str]:
     return [phrase.text for phrase in clauses.phrases[1:]]
 
 
-def _write_query(select: str, clauses: SelectClauses, texts: Sequence[str]) -> str:
-    """Write a query over ``{rows}`` from the texts of a select list and of the clauses behind FROM."""
+def write_query(select: str, clauses: SelectClauses, texts: Sequence[str], source: str = "{rows}") -> str:
+    """Write a query over ``source`` from the texts of a select list and of the clauses behind FROM."""
     optional = (("GROUP BY", clauses.group_by), ("HAVING", clauses.having))
     words = ["AND" if n else "WHERE" for n in range(len(clauses.where))]
     words += [word for word, clause in optional if clause]
     words += [""] * len(clauses.tail)
     written = "".join(f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True))
-    return f"{select} {escape_braces(texts[0])}\nFROM {{rows}}{written}"
+    return f"{select} {escape_braces(texts[0])}\nFROM {source}{written}"
 
 
 def _is_grouped(spark: SparkSession, clauses: SelectClauses, items: str, rows: DataFrame) -> bool:

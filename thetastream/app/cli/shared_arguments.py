@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
@@ -126,13 +125,15 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
     """Start a Spark session for one command, and stop it when the block ends.
 
     An error of Spark is raised again as an error with one line. On a terminal, the command prints that Spark
-    is starting, because this takes some seconds.
+    is starting, because this takes some seconds. The standard error of Spark and of its workers goes to the
+    file ``log``.
     """
     spark = None
     if sys.stderr.isatty():
         print("Spark is starting", file=sys.stderr)
     try:
-        spark = start_session(conf, log)
+        with stderr_into(log):
+            spark = start_session(conf)
         hide_lost_connections()
         yield spark
     except PySparkException as error:
@@ -148,17 +149,11 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
                 spark.stop()
 
 
-def start_session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:
+def start_session(conf: dict[str, Any]) -> SparkSession:
     """Start the session of a job with the settings of its file.
 
-    Without ``spark.master`` and ``spark.remote``, the session is local. The standard error of Spark and of
-    its workers goes to the file ``log``.
+    Without ``spark.master`` and ``spark.remote``, the session is local.
     """
-    with stderr_into(log):
-        return _start(conf)
-
-
-def _start(conf: dict[str, Any]) -> SparkSession:
     settings = {key: write_option(value) for key, value in conf.items()}
     if "spark.master" not in settings and "spark.remote" not in settings and "MASTER" not in os.environ:
         return th.local_session(os.cpu_count() or 2, "thetastream", **settings)
