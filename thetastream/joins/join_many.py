@@ -42,8 +42,8 @@ def join_many(
     Returns
     -------
     JoinTasks
-        A mapping of name to DataFrame, with ``together``, ``split(batch)`` and ``explain()``, and with ``add``
-        and ``remove`` for a query with ``max_tasks``.
+        A mapping of name to DataFrame, with ``together``, ``split(batch)`` and ``explain()``. With ``max_tasks``,
+        it has ``add`` and ``remove`` too.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
-from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, are_second_units, read_kind
+from thetastream.runtime.observe.epoch_lines import LONGEST_LAG_S, PAIRS_FOUND, are_second_units, read_kind
 from thetastream.spark.changes import keep_groups
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.observe.reports import count_input_rows, read_reports
@@ -31,8 +31,6 @@ POLL_SECONDS = 0.2
 """The pause between two looks at the query."""
 EpochListener = Callable[[dict[str, Any]], None]
 """A function that is called with the figures of each epoch."""
-LONGEST_LAG_S = 86_400
-"""A larger lag is not shown, because so old event times come from a recording."""
 
 
 def run(

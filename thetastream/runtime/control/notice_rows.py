@@ -16,17 +16,7 @@ from thetastream.core.records import encode
 from thetastream.runtime.choice import find_unit_keys
 from thetastream.runtime.control.notices import list_notices
 from thetastream.runtime.control.plan import decode_plan
-
-_ROWS = pa.schema(
-    [
-        (UNIT, pa.int32()),
-        (KIND, pa.int8()),
-        (STREAM, pa.int8()),
-        (ORIGIN, pa.int64()),
-        (HEADER, pa.string()),
-        (BLOCK, pa.binary()),
-    ]
-)
+from thetastream.runtime.mailbox.files import ADDRESSED
 
 
 def make_notice_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -43,4 +33,4 @@ def make_notice_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Ite
         {UNIT: keys[slot], KIND: kind, STREAM: 0, ORIGIN: 0, HEADER: header, BLOCK: b""}
         for slot, kind, header in headers
     ]
-    yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+    yield pa.RecordBatch.from_pylist(rows, schema=ADDRESSED)

@@ -35,6 +35,8 @@ SENT = [
     ("block", pa.binary()),
 ]
 ADDRESS = [("unit", pa.int32()), ("kind", pa.int8())]
+ADDRESSED = pa.schema([*ADDRESS, *SENT])
+"""The rows of the exchange; ``thetastream.core.columns`` explains the columns."""
 FILED = pa.schema([*SENT, ("to", pa.list_(pa.struct(ADDRESS)))])
 
 

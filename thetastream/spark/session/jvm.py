@@ -29,7 +29,7 @@ from pyspark import SparkConf, SparkContext, java_gateway
 
 from thetastream.core.errors import SessionError
 from thetastream.core.private_folder import make_private, refuse_unsafe
-from thetastream.spark.session.workers import HOME, has_installed_pyspark, link_folders
+from thetastream.spark.session.workers import HOME, has_installed_pyspark, link_folders, set_variables
 
 QUIET = "-Xlog:cds*=off"
 """No message about an archive that does not fit, or about classes that an archive cannot contain."""
@@ -84,14 +84,8 @@ class ClassArchive:
         link_folders(Path(pyspark.__file__).parent, self.home)
         made = self.file.with_suffix(".new")
         made.unlink(missing_ok=True)
-        before = os.environ.get(HOME)
-        os.environ[HOME] = str(self.home)
-        try:
+        with set_variables({HOME: str(self.home)}):
             run_joins(f"-XX:ArchiveClassesAtExit={made} {QUIET}")
-        finally:
-            os.environ.pop(HOME)
-            if before is not None:
-                os.environ[HOME] = before
         # A JVM that cannot write an archive, such as OpenJ9, ends without one.
         if not made.exists():
             return False

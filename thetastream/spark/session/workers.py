@@ -91,7 +91,13 @@ def prepare_environment() -> Iterator[None]:
     Spark looks for the data sources of installed packages in a Python process that gets no variables of
     workers. This process must not load modules of the current folder.
     """
-    variables = {SAFE_PATH: "1", ARENAS: os.environ.get(ARENAS, FEW_ARENAS)}
+    with set_variables({SAFE_PATH: "1", ARENAS: os.environ.get(ARENAS, FEW_ARENAS)}):
+        yield
+
+
+@contextmanager
+def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set these variables of the environment inside this block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -194,11 +200,8 @@ def spark_home_without_zip(options: Mapping[str, object], home: Path | None = No
     if HOME in os.environ or not has_installed_pyspark(options):
         yield
         return
-    os.environ[HOME] = str(home or link_home(Path(pyspark.__file__).parent))
-    try:
+    with set_variables({HOME: str(home or link_home(Path(pyspark.__file__).parent))}):
         yield
-    finally:
-        del os.environ[HOME]
 
 
 def has_installed_pyspark(options: Mapping[str, object]) -> bool:

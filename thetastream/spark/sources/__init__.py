@@ -5,10 +5,12 @@ steps of this call. Therefore one thread registers at a time. A session keeps it
 registered once.
 """
 
+import json
 from threading import Lock
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 
 _LOCK = Lock()
@@ -22,3 +24,10 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         if source not in registered:
             spark.dataSource.register(source)
             registered.add(source)
+
+
+def read_source(spark: SparkSession, source: type[DataSource], options: dict[str, Any]) -> DataFrame:
+    """Make the stream of a data source. Its options are written as JSON."""
+    register_source(spark, source)
+    written = {name: json.dumps(value) for name, value in options.items()}
+    return spark.readStream.format(source.name()).options(**written).load()

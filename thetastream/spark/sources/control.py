@@ -47,7 +47,7 @@ from thetastream.runtime.control.files import (
     list_columns,
     list_generations,
 )
-from thetastream.spark.sources import identity, register_source
+from thetastream.spark.sources import identity, read_source
 from thetastream.spark.sources.identity import IdentityReader, IdentitySource, continue_query
 
 if TYPE_CHECKING:
@@ -349,11 +349,7 @@ def read_control(
     partitions: int | None,
 ) -> DataFrame:
     """Make the stream of notices of a controlled join, which also keeps the identity of ``query``."""
-    register_source(spark, ControlSource)
-    reader = spark.readStream.format(FORMAT)
-    for name, value in make_options(query, settings, plan, partitions).items():
-        reader = reader.option(name, json.dumps(value))
-    return reader.load()
+    return read_source(spark, ControlSource, make_options(query, settings, plan, partitions))
 
 
 def make_options(

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from thetastream.core.columns import ANNOUNCEMENT
 from thetastream.core.identity import Identity, decode_identity
 from thetastream.runtime.control.files import list_awaited
-from thetastream.spark.sources import register_source
+from thetastream.spark.sources import read_source
 from thetastream.spark.sources.control import ControlReader, make_control_reader, make_options
 from thetastream.spark.sources.identity import SCHEMA
 from thetastream.spark.sources.mailbox import MailboxReader
@@ -149,12 +149,8 @@ def read_controlled_mailbox(
     settings, plan, partitions
         The control of the join, as in ``read_control``.
     """
-    register_source(spark, ControlledMailboxSource)
-    reader = spark.readStream.format(FORMAT)
     options = {"root": root, "keys": list(keys), **make_options(query, settings, plan, partitions)}
-    for name, value in options.items():
-        reader = reader.option(name, json.dumps(value))
-    return reader.load()
+    return read_source(spark, ControlledMailboxSource, options)
 
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

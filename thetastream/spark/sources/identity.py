@@ -43,9 +43,9 @@ from thetastream.core.identity import (
     refuse_changes,
 )
 from thetastream.core.version import VERSION
-from thetastream.runtime.mailbox.files import ADDRESS, SENT
+from thetastream.runtime.mailbox.files import ADDRESSED
 from thetastream.runtime.state.manifest import FORMAT as STATE_FORMAT
-from thetastream.spark.sources import register_source
+from thetastream.spark.sources import read_source
 
 FORMAT = "thetastream_query"
 SCHEMA = StructType(
@@ -59,7 +59,6 @@ SCHEMA = StructType(
     ]
 )
 """The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
-_ROWS = pa.schema([*ADDRESS, *SENT])
 
 WRITER = {"thetastream": VERSION, "state": STATE_FORMAT}
 """The version that writes the state, and the format of the state, as an offset holds them."""
@@ -214,20 +213,16 @@ class IdentityReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tell each unit whose tuples it has."""
         before = json.dumps(encode_identity(read_written(partition.value)))
         columns = [self._keys, *([value] * len(self._keys) for value in (FORK, 0, 0, before, b""))]
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, _ROWS, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ROWS)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, ADDRESSED, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=ADDRESSED)
 
 
 def read_identity(
     spark: SparkSession, query: Identity, keys: Sequence[int], routes_by_content: bool
 ) -> DataFrame:
     """Make the stream without rows that keeps the identity of ``query`` in the checkpoint."""
-    register_source(spark, IdentitySource)
     options = {"query": encode_identity(query), "keys": list(keys), "routes_by_content": routes_by_content}
-    reader = spark.readStream.format(FORMAT)
-    for name, value in options.items():
-        reader = reader.option(name, json.dumps(value))
-    return reader.load()
+    return read_source(spark, IdentitySource, options)
 
 
 for module in (identity, sys.modules[__name__]):

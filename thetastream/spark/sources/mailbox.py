@@ -35,15 +35,13 @@ from thetastream.core.columns import ANNOUNCEMENT, EMPTY
 from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.runtime.mailbox import files
-from thetastream.runtime.mailbox.files import ADDRESS, SENT, Mailbox, Row, rows
-from thetastream.spark.sources import register_source
+from thetastream.runtime.mailbox.files import ADDRESS, ADDRESSED, Mailbox, Row, rows
+from thetastream.spark.sources import read_source
 from thetastream.spark.sources.identity import SCHEMA, WRITER, continue_query, refuse_scaled, write_identity
 
 FORMAT = "thetastream_mailbox"
 BYTES_PER_TASK = 1 << 25
 """Maximum number of message bytes that one Spark task reads; the messages of one unit are never split."""
-
-_ADDRESSED = pa.schema([*ADDRESS, *SENT])
 
 
 def address(filed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -55,14 +53,14 @@ def address(filed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         sent = [column.slice(number, 1) for column in filed.columns[:-1]]
         for each in to:
             unit, kind = (pa.array([each[name]], kind) for name, kind in ADDRESS)
-            yield pa.RecordBatch.from_arrays([unit, kind, *sent], schema=_ADDRESSED)
+            yield pa.RecordBatch.from_arrays([unit, kind, *sent], schema=ADDRESSED)
             n = sent[3].nbytes // STEP
             if n:
                 empty = [each["unit"], EMPTY, 0, 0, None, b""]
                 columns = [
-                    pa.array([value] * n, field.type) for value, field in zip(empty, _ADDRESSED, strict=True)
+                    pa.array([value] * n, field.type) for value, field in zip(empty, ADDRESSED, strict=True)
                 ]
-                yield pa.RecordBatch.from_arrays(columns, schema=_ADDRESSED)
+                yield pa.RecordBatch.from_arrays(columns, schema=ADDRESSED)
 
 
 class MailboxSource(DataSource):
@@ -172,11 +170,8 @@ def read_mailbox(spark: SparkSession, root: str, query: Identity, keys: Sequence
 
     ``keys`` are the grouping keys of the units.
     """
-    register_source(spark, MailboxSource)
-    reader = spark.readStream.format(FORMAT)
-    for name, value in (("root", root), ("query", encode_identity(query)), ("keys", list(keys))):
-        reader = reader.option(name, json.dumps(value))
-    return reader.load()
+    options = {"root": root, "query": encode_identity(query), "keys": list(keys)}
+    return read_source(spark, MailboxSource, options)
 
 
 for module in (private_folder, folder, files, sys.modules[__name__]):
