@@ -42,8 +42,8 @@ def join_many(
     Returns
     -------
     JoinTasks
-        A mapping of name to DataFrame, with ``together``, ``split(batch)`` and ``explain()``. With ``max_tasks``,
-        it has ``add`` and ``remove`` too.
+        A mapping of name to DataFrame, with ``together``, ``split(batch)`` and ``explain()``. For queries
+        with ``max_tasks``, it also has ``add`` and ``remove``.
 
     Raises
     ------
