@@ -32,6 +32,8 @@ def soak(folder: Path, minutes: float, restart_s: float, announce: Callable[[str
     program.start()
     begin = sampled = restarted = time.monotonic()
     tick, has_begun = 0, False
+    # They are written at once, so that a run that is cut off shows what it used until then.
+    samples = (folder / "samples.jsonl").open("w")
     try:
         while time.monotonic() - begin < 60 * minutes:
             tick += 1
@@ -42,7 +44,9 @@ def soak(folder: Path, minutes: float, restart_s: float, announce: Callable[[str
             if now - sampled > SAMPLE_S:
                 program.check()
                 sample, sampled = take_sample(program, now - begin), now
-                found.samples += [sample] if sample else []
+                if sample:
+                    found.samples.append(sample)
+                    print(json.dumps(asdict(sample)), file=samples, flush=True)
             if has_begun and now - restarted > restart_s:
                 is_kill = found.restarts % 2 == 0
                 program.end(is_kill)
@@ -59,6 +63,7 @@ def soak(folder: Path, minutes: float, restart_s: float, announce: Callable[[str
             raise RuntimeError(f"catching up failed: {(folder / 'log').read_text()[-3000:]}")
     finally:
         program.end(True)
+        samples.close()
     found.epochs = read_epochs(folder / "metrics.jsonl")
     return found
 
@@ -80,7 +85,6 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
     asked = parser.parse_args(arguments)
     folder = (asked.out / "run").absolute()
     found = soak(folder, asked.minutes, asked.restart_seconds, announce)
-    (asked.out / "samples.json").write_text(json.dumps([asdict(one) for one in found.samples]) + "\n")
     draw_figures(found, asked.out / "soak.png")
     report = asked.out / "report.md"
     report.write_text(describe(found))
