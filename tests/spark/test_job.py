@@ -210,9 +210,9 @@ def test_a_job_chooses_its_model_again(here, tmp_path):
     asked = """
         [model]
         name = "split"
-        cores = 8
+        cores = 4
         [options]
-        max_units = 24
+        max_units = 12
         [rechoose]
         every = "1 millisecond"
         factor = 1.2
@@ -225,7 +225,7 @@ def test_a_job_chooses_its_model_again(here, tmp_path):
     )
     assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == 30
     # The units of this chain send messages.
-    file.write_text(re.sub(r"split.*?8", 'chain"\nworkers = 3', file.read_text(), flags=re.DOTALL))
+    file.write_text(re.sub(r"split.*?4", 'chain"\nworkers = 3', file.read_text(), flags=re.DOTALL))
     code, said, _ = here("check", file)
     assert (code, "[CANNOT_SCALE] only a join of two streams whose units send no messages" in said) == (
         1,

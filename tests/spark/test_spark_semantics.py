@@ -122,7 +122,7 @@ LEGACY = [
 def test_conditions(spark: SparkSession, mode: str) -> None:
     a, b = frames(spark)
     if mode == "ansi":
-        agree(a, b, (KEYS + INDEXABLE)[::4], model=th.Biclique((2, 3)))
+        agree(a, b, (KEYS + INDEXABLE)[::8], model=th.Biclique((2, 3)))
     else:
         agree(a, b, CASTS + LEGACY + INDEXABLE[:7], model=th.Biclique(1))
 
@@ -130,8 +130,8 @@ def test_conditions(spark: SparkSession, mode: str) -> None:
 @pytest.mark.slow
 def test_more_conditions(spark: SparkSession) -> None:
     a, b = frames(spark)
-    for first in range(1, 4):
-        agree(a, b, (KEYS + INDEXABLE)[first::4], model=th.Biclique((2, 3)))
+    for first in range(1, 8):
+        agree(a, b, (KEYS + INDEXABLE)[first::8], model=th.Biclique((2, 3)))
     agree(a, b, CASTS + OPAQUE, model=th.Biclique(1))
 
 

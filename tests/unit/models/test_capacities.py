@@ -37,6 +37,7 @@ def test_equal_units_take_turns(capacity: float) -> None:
     assert share_turns((capacity,) * 3)[:6].tolist() == [0, 1, 2, 0, 1, 2]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize(
     "model",

@@ -117,7 +117,7 @@ def test_a_constant_load_changes_each_group_once(query: Query, nbytes: int) -> N
             assert query.sizes[number] == before[number] + steps[0] == max(1, ceil(round(needed, 6)))
 
 
-@draw_cases(60)
+@draw_cases(30)
 @given(queries(), st.integers(500, 10_000), st.integers(2, 5))
 def test_a_step_of_the_load_is_answered_one_way(query: Query, nbytes: int, times: int) -> None:
     query.run(query.window, nbytes, is_followed=False)
