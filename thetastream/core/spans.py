@@ -149,6 +149,20 @@ def read_span(value: object) -> timedelta | None:
     return value if isinstance(value, timedelta) else None
 
 
+def read_positive_span(value: object, what: str, condition: str = "BAD_VALUE") -> timedelta:
+    """Read a span of time above zero. ``what`` says what must be one, and begins the error.
+
+    Raises
+    ------
+    QueryError
+        ``condition``.
+    """
+    span = read_span(value)
+    if span is None or span <= timedelta(0):
+        raise QueryError(condition, f"{what}, not {describe_given(value)}{hint_unit(value)}")
+    return span
+
+
 def to_micros(duration: timedelta) -> int:
     """Convert a duration to whole microseconds, exactly.
 

@@ -76,6 +76,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
     QueryError
         NEAREST if the expression has another form, or a type that units cannot rank.
     """
+    # 1. Cut off the order.
     for problem in find_refused(parse(nearest.by)):
         raise problem
     phrase, is_descending, has_nulls_first = _cut_order(quote_names(parse(nearest.by)))
@@ -84,6 +85,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         what = f"direction={nearest.direction!r} ranks the greatest value first"
         raise QueryError("NEAREST", f"{what}; leave out what stands behind the expression in {nearest.by!r}")
     is_descending |= is_similarity
+    # 2. Read a measure, or an expression over one stream.
     call = read_number(phrase, query, resolver)
     if call is not None and call.measure.ranks:
         if call.problem is not None or has_nulls_first:
@@ -108,6 +110,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         if side == 0:
             return LoweredRanking(ranking, (text, None), (phrase, None))
         return LoweredRanking(ranking, (None, text), (None, phrase))
+    # 3. Read a difference: the operands, and the type in which Spark subtracts them.
     sign = find_last_additive(inner)
     if len(named) != 2 or sign is None or inner.tokens[sign].kind != "DASH":
         raise _make_error(nearest, _describe_form(phrase))
@@ -131,6 +134,7 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
             text, type_ = parts[is_text.index(True)].text, types[is_text.index(False)].upper()
             why += f"; try_cast({text} AS {type_}) is NULL for a text that is no {type_}"
         raise _make_error(nearest, why)
+    # 4. Write the value of each side in a type that a key holds.
     is_flipped = owners[0][0] == query.aliases[1]
     texts = [_write_value(part, type_, common) for part, type_ in zip(parts, types, strict=True)]
     right = 0 if is_flipped else 1

@@ -350,9 +350,9 @@ def _when_called(heard: LastEpoch) -> int:
 def freeze_objects() -> None:
     """Freeze all objects that exist now; every Spark task calls this, and only the first call acts.
 
-    After every Spark task, a worker runs ``gc.collect()``, which visits every object that NumPy, pandas,
-    Arrow and Numba created on import. This takes 0.1 to 0.2 s, more than a small epoch. The collector does
-    not visit frozen objects.
+    After every Spark task, a worker of PySpark's own daemon runs ``gc.collect()``, which visits every object
+    that NumPy, pandas, Arrow and Numba created on import. This takes 0.1 to 0.2 s, more than a small epoch.
+    The collector does not visit frozen objects.
     """
     gc.collect()
     gc.freeze()

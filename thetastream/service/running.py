@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.runtime.control.plan import decode_model
-from thetastream.runtime.observe.epoch_lines import count_tuples, is_written
+from thetastream.runtime.observe.epoch_lines import count_tuples, is_locked
 from thetastream.runtime.observe.health import list_findings
 
 State = Literal["running", "ended", "failed", "lost"]
@@ -257,7 +257,7 @@ class MetricsFile:
         """
         with self._lock:
             try:
-                is_file_written = is_written(self._path)
+                is_file_written = is_locked(self._path)
                 self._read_new()
             except OSError as error:
                 raise QueryError("NO_METRICS", f"the file of metrics cannot be read: {error}") from error

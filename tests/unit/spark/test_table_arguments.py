@@ -29,7 +29,7 @@ def test_arguments_of_another_type_are_refused(given: dict[str, Any], what: str)
 
 
 def test_a_function_of_other_arguments_that_have_defaults_is_taken() -> None:
-    assert th.Table(lambda spark, name="prices": spark.table(name)).has_name is False
+    assert callable(th.Table(lambda spark, name="prices": spark.table(name)).source)
 
 
 def test_a_function_must_return_a_batch_dataframe() -> None:

@@ -127,11 +127,10 @@ def serve(arguments: argparse.Namespace) -> int:
         raise QueryError("BAD_VALUE", "serve needs a store, --metrics FILE or --control JOB")
     token = read_token(arguments.token_file)
     is_local = is_loopback(arguments.host)
-    if token is None and arguments.tokens is None and arguments.control:
-        what = "whoever may change a query must send a token, also on this machine"
-        raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file or --tokens")
-    if token is None and arguments.tokens is None and not is_local:
+    if token is None and arguments.tokens is None and (arguments.control or not is_local):
         what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
+        if arguments.control:
+            what = "whoever may change a query must send a token, also on this machine"
         raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file or --tokens")
     if token is not None:
         refuse_token(token, TOKEN if arguments.token_file is None else str(arguments.token_file))
@@ -214,8 +213,7 @@ def read_checkpoints(texts: Sequence[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for text in texts:
-        before, equals, after = text.partition("=")
-        name, path = (before, after) if equals and not set(before) & set("/:?") else ("", text)
+        name, path = _split_name(text)
         name = name or hide_secrets(path).rstrip("/").rpartition("/")[2].removesuffix(".toml")
         if not name or name in found:
             what = f"two checkpoints have the name {name!r}" if name else f"{text!r} ends with no name"
@@ -253,9 +251,7 @@ def read_named_store(text: str) -> tuple[str, Store]:
     >>> read_named_store("hbase:host:9090?table=pairs")
     ('pairs', HBaseStore(address='host:9090', table='pairs'))
     """
-    before, equals, after = text.partition("=")
-    # A colon, a question mark or a slash before the sign belongs to a store with parameters.
-    name, given = (before, after) if equals and not set(before) & set("/:?") else ("", text)
+    name, given = _split_name(text)
     if not given or name in (".", ".."):  # Clients remove such parts from an address.
         raise QueryError("BAD_VALUE", f"a store must be STORE or NAME=STORE, not {text!r}")
     store = read_store(given)
@@ -263,6 +259,15 @@ def read_named_store(text: str) -> tuple[str, Store]:
     if not name:
         raise QueryError("BAD_VALUE", f"the path {text!r} ends with no name: give one, as in NAME={text}")
     return name, store
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    """Split ``NAME=ADDRESS``; the name is empty if there is none.
+
+    A colon, a question mark or a slash before the sign belongs to an address with parameters.
+    """
+    before, equals, after = text.partition("=")
+    return (before, after) if equals and not set(before) & set("/:?") else ("", text)
 
 
 def read_token(file: Path | None) -> str | None:

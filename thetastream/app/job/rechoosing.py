@@ -6,15 +6,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from thetastream.core.arguments import describe_given, hint_unit, refuse_non_number
+from thetastream.core.arguments import refuse_non_number
 from thetastream.core.errors import QueryError, ThetastreamError
-from thetastream.core.spans import read_span
+from thetastream.core.spans import read_positive_span
 from thetastream.joins.plan import Plan, find_built, find_rechoosable
 
 
@@ -39,18 +38,14 @@ class Rechoosing:
     factor: float = 1.5
 
     def __post_init__(self) -> None:
-        span = read_span(self.every)
-        if span is None or span <= timedelta(0):
-            what = f'every of [rechoose] must be a span, as in "10 minutes", not {describe_given(self.every)}'
-            raise QueryError("BAD_VALUE", what + hint_unit(self.every))
+        _ = self.every_s  # Reading it checks it.
         refuse_non_number(self.factor, "factor of [rechoose]", 1)
 
     @property
     def every_s(self) -> float:
         """The time between two comparisons, in seconds."""
-        span = read_span(self.every)
-        assert span is not None
-        return span.total_seconds()
+        what = 'every of [rechoose] must be a span, as in "10 minutes"'
+        return read_positive_span(self.every, what).total_seconds()
 
 
 def make_unfit_error() -> QueryError:

@@ -7,7 +7,7 @@ classic session and on Spark Connect.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property, reduce
@@ -59,6 +59,8 @@ class Catalyst:
         self._constants: dict[str, Constant | None] = {}
         self._errors: dict[str, AnalysisException | None] = {}
         self.is_case_sensitive = is_case_sensitive(spark)
+        self.name_key: Callable[[str], str] = str if self.is_case_sensitive else str.casefold
+        """Gives all spellings of one name the same value."""
         self.is_ansi = (spark.conf.get("spark.sql.ansi.enabled") or "").lower() == "true"
         zone = spark.conf.get("spark.sql.session.timeZone") or ""
         self.zone_is_fixed = _FIXED_ZONE.fullmatch(zone) is not None
@@ -96,11 +98,10 @@ class Catalyst:
         column = _COLUMN.fullmatch(text)
         if column is None or column["alias"] not in aliases:
             return None
-        name_key = str if self.is_case_sensitive else str.casefold
         found = [
             field.dataType.simpleString()
             for field in self._schemas[column["alias"]].fields
-            if name_key(field.name) == name_key(column["name"])
+            if self.name_key(field.name) == self.name_key(column["name"])
         ]
         return found[0] if len(found) == 1 else None
 
@@ -205,7 +206,7 @@ class Catalyst:
 
     def _flat_frame(self) -> DataFrame:
         """Return an empty frame with a struct per alias, and with each column whose name is unique."""
-        name_key = str if self.is_case_sensitive else str.casefold
+        name_key = self.name_key
         names = [name_key(name) for schema in self._schemas.values() for name in schema.names]
         aliases = {name_key(alias) for alias in self._schemas}
         unique = [

@@ -107,11 +107,10 @@ def _read_sql(
         return [], refused
     aliases = [stream.alias for stream in streams]
     columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
-    name_key = str if catalyst.is_case_sensitive else str.casefold
     if has_window_calls(phrase):
-        phrase = write_windows(qualify(phrase, columns, name_key), catalyst, aliases)
+        phrase = write_windows(qualify(phrase, columns, catalyst.name_key), catalyst, aliases)
     elif not catalyst.is_resolved(phrase):
-        phrase = qualify(phrase, columns, name_key)
+        phrase = qualify(phrase, columns, catalyst.name_key)
     found = split_conjuncts(phrase)
     problems = catalyst.problems(phrase, found)
     if not problems and catalyst.is_ansi:

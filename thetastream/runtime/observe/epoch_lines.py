@@ -140,8 +140,8 @@ class MetricLines:
         return self._path.exists() and os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
 
 
-def is_written(path: Path) -> bool:
-    """Whether a program on this machine writes a file of metrics."""
+def is_locked(path: Path) -> bool:
+    """Whether a program on this machine holds a lock on a file, such as the one that writes it."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

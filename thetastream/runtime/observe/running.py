@@ -16,6 +16,7 @@ from typing import IO
 
 from thetastream.core.errors import SessionError
 from thetastream.core.private_folder import make_private
+from thetastream.runtime.observe.epoch_lines import is_locked
 
 RELEASE_S = 5.0
 """The program of a query removes its mark within this time after the end of the query, in seconds."""
@@ -53,11 +54,8 @@ class RunningMarks:
 
 def is_marked(query: str) -> bool:
     """Whether a process on this machine runs a query."""
-    with contextlib.suppress(FileNotFoundError), (choose_marks_folder() / query).open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
+    with contextlib.suppress(FileNotFoundError):
+        return is_locked(choose_marks_folder() / query)
     return False
 
 

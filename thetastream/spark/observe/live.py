@@ -9,10 +9,8 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from thetastream.core.arguments import describe_given, hint_unit
-from thetastream.core.errors import QueryError
 from thetastream.core.html import render_facts, render_rows
-from thetastream.core.spans import Duration, read_span
+from thetastream.core.spans import Duration, read_positive_span
 from thetastream.runtime.observe.epoch_lines import PAIRS_FOUND, count_tuples, read_kind, read_words
 from thetastream.spark.observe.metrics import metrics, refuse_no_query
 from thetastream.spark.observe.reports import read_reports
@@ -54,10 +52,9 @@ def watch(query: Any, every: Duration = "1 second") -> None:
     ended
     """
     refuse_no_query("th.watch", query)
-    span = read_span(every)
-    if span is None or span.total_seconds() <= 0:
-        what = f'every must be a positive span of time, as in "1 second", not {describe_given(every)}'
-        raise QueryError("BAD_VALUE", what + hint_unit(every))
+    every_s = read_positive_span(
+        every, 'every must be a positive span of time, as in "1 second"'
+    ).total_seconds()
     show = _open_view()
     try:
         while True:
@@ -66,7 +63,7 @@ def watch(query: Any, every: Duration = "1 second") -> None:
             show(describe_query(query, is_running), metrics(query))
             if not is_running:
                 return
-            time.sleep(span.total_seconds())
+            time.sleep(every_s)
     except KeyboardInterrupt:
         return
 

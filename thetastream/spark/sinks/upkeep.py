@@ -11,9 +11,8 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import QueryError
-from thetastream.core.spans import Duration, read_span
+from thetastream.core.spans import Duration, read_positive_span
 from thetastream.results.store import Store
 from thetastream.results.upkeep import read_span_us
 from thetastream.runtime.observe.epoch_lines import LOG
@@ -44,11 +43,8 @@ def check_upkeep(keep: Any, upkeep: object) -> float | None:
             what = f"keep={keep!r} needs upkeep, which forgets older results"
             raise QueryError("BAD_VALUE", f"{what}; leave upkeep out, or leave keep to thetastream upkeep")
         return None
-    span = read_span(upkeep)
-    if span is None or span.total_seconds() <= 0:
-        what = f'upkeep must be a positive span of time, as in "{EVERY}", or False'
-        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(upkeep)}{hint_unit(upkeep)}")
-    return span.total_seconds()
+    what = f'upkeep must be a positive span of time, as in "{EVERY}", or False'
+    return read_positive_span(upkeep, what).total_seconds()
 
 
 class StoreKeeper:

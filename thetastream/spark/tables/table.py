@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from thetastream.core.arguments import describe_given, hint_unit, refuse_non_integer, refuse_non_text
+from thetastream.core.arguments import describe_given, refuse_non_integer, refuse_non_text
 from thetastream.core.columns import HIDDEN
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import is_uri
-from thetastream.core.spans import Duration, read_span
+from thetastream.core.spans import Duration, read_positive_span, read_span
 from thetastream.lowering.domains import quote
 from thetastream.spark.tables.stamp import stamp_delta, stamp_files, stamp_frame
 
@@ -109,10 +109,9 @@ class Table:
             )
         refuse_non_integer(self.keep, "keep", 1)
         for name, value in (("every", self.every), ("max_age", self.max_age)):
-            if value is not None and _count_seconds(value) <= 0:
+            if value is not None:
                 what = f'{name} must be a positive span of time such as "10 seconds"'
-                hint = hint_unit(value)
-                raise QueryError("INVALID_DURATION", f"{what}, not {describe_given(value)}{hint}")
+                read_positive_span(value, what, "INVALID_DURATION")
         if self.every_s is not None and self.max_age_s is not None and self.max_age_s <= self.every_s:
             what = f"max_age ({self.max_age}) must be longer than every ({self.every})"
             raise QueryError("BAD_VALUE", f"{what}: a version is as old as every before the next comparison")
@@ -172,11 +171,6 @@ class Table:
         if isinstance(self.source, str | Path) or self.source is None:
             return repr((self._path, self.format, sorted(self.options.items()), self.keys, self.valid_from))
         return self._token
-
-    @property
-    def has_name(self) -> bool:
-        """Whether all programs read the same table, because a path or options name it."""
-        return self.identity != self._token
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the rows of now."""

@@ -11,14 +11,11 @@ replays years of load in seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
 from math import gcd
 from typing import ClassVar, NamedTuple, Protocol
 
-from thetastream.core.arguments import describe_given, hint_unit
-from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
-from thetastream.core.spans import read_span
+from thetastream.core.spans import read_positive_span
 from thetastream.models.base import Model
 from thetastream.runtime.control.plan import ControlPlan, Generation
 
@@ -104,11 +101,7 @@ def read_every_s(every: object) -> float:
     QueryError
         POLICY if it is no positive span of time.
     """
-    span = read_span(every)
-    if span is None or span <= timedelta(0):
-        what = f'every must be a span, as in "1 minute", not {describe_given(every)}'
-        raise QueryError("POLICY", what + hint_unit(every))
-    return span.total_seconds()
+    return read_positive_span(every, 'every must be a span, as in "1 minute"', "POLICY").total_seconds()
 
 
 class LoadReader:
