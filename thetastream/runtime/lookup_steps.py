@@ -61,7 +61,7 @@ class LookupFlow:
 
 @dataclass
 class LookupCounters(Counters):
-    """The work of a task that looks tuples up. Nothing crosses an exchange, and nothing is stored."""
+    """The work of a task that looks tuples up. It receives each tuple once, and stores none."""
 
     tables: dict[str, dict[str, object]] = field(default_factory=dict)
     """By alias, the version of the table that the task read."""
@@ -77,6 +77,12 @@ class LookupCounters(Counters):
             "refused": chosen.refused,
             "used_bytes": 0,
         }
+
+    def receive(self, batch: pa.RecordBatch) -> None:
+        """Count tuples that are looked up."""
+        self.received += batch.num_rows
+        self.received_bytes += batch.nbytes
+        self.probed += batch.num_rows
 
     def count_used(self, alias: str, nbytes: int) -> None:
         """Count the bytes of the runs of a table in which tuples of the task were searched."""
@@ -150,7 +156,7 @@ def make_lookup_step(
         for batch in chain([first], tuples):
             runs = table.meet(flow.lookup, batch)
             pieces = count_emitted(flow.lookup.answer(batch, runs, counters.probed, counters), counters)
-            counters.probed += batch.num_rows
+            counters.receive(batch)
             yield from gather_batches(pieces, results)
         counters.count_used(chosen.alias, table.used_bytes)
         yield build_counters_batch(task.partition, counters, results)

@@ -171,7 +171,8 @@ def test_tables_without_rows_keep_their_own_columns(folder: TableFolder) -> None
         batch, counters = run_step("left", folder, StagedTable(Version(1, (), 0, 0, 0.0), "t"), payload)
         assert batch.schema.types[-3] == type_
         found = json.loads(counters.column(COUNTERS)[0].as_py())
-        assert (found["probed"], found["tables"]["b"]["version"]) == (3, 1)
+        assert (found["received"], found["probed"], found["tables"]["b"]["version"]) == (3, 3, 1)
+        assert found["received_bytes"] >= 3 * 8
 
 
 def test_a_worker_does_not_read_a_version_with_another_index(folder: TableFolder) -> None:

@@ -24,6 +24,8 @@ BUDGET = "THETASTREAM_STATE_BUDGET"
 """The environment variable with the bytes that the state of a join may take, as in ``8g``."""
 LONGEST_LAG_S = 86_400
 """A larger lag is not shown, because event times that old come from a recording."""
+MATCHES = "matches"
+"""The name of the counter ``matched`` of an inner join, whose results it counts."""
 PAIRS_FOUND = "pairs found"
 """The name of the counter ``matched`` of a join that is not inner, because its results are others."""
 _POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -41,6 +43,17 @@ def read_kind(entry: Mapping[str, Any]) -> str | None:
 def are_second_units(entry: Mapping[str, Any]) -> bool:
     """Whether an entry of ``th.metrics`` is that of second units, which get the pairs of the first ones."""
     return UNITS in read_words(entry)
+
+
+def name_matched(entry: Mapping[str, Any]) -> str:
+    """Name the counter ``matched`` of an entry of ``th.metrics``, as the page of running queries does.
+
+    >>> name_matched({"plan": {"words": {"the condition": "a.x < b.x"}}})
+    'matches'
+    >>> name_matched({"plan": {"words": {"the condition": "a.x < b.x", "the kind of join": "left"}}})
+    'pairs found'
+    """
+    return MATCHES if read_kind(entry) is None and not are_second_units(entry) else PAIRS_FOUND
 
 
 def read_words(entry: Mapping[str, Any]) -> Mapping[str, str]:
@@ -88,8 +101,7 @@ def describe_epoch(query: str, entry: Mapping[str, Any]) -> str:
         if lag_s is not None and 0 <= lag_s < LONGEST_LAG_S:
             part += f", {lag_s:,.1f} s behind"
         parts.append(part)
-    name = "matches" if read_kind(entry) is None else PAIRS_FOUND
-    parts.append(f"{entry['matched']:,} {name}")
+    parts.append(f"{entry['matched']:,} {name_matched(entry)}")
     parts.append(f"{entry['held']:,} tuples in {entry['state_bytes'] / 1e6:,.1f} MB of state")
     if entry["watermark"] is not None:
         parts.append(f"watermark {entry['watermark']}")

@@ -24,6 +24,7 @@ from thetastream.runtime.control.newest_offset import read_offsets
 from thetastream.runtime.control.plan import encode_model
 from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Flow
+from thetastream.runtime.observe.epoch_lines import count_tuples, name_matched
 from thetastream.runtime.observe.exposition import PREFIX
 from thetastream.spark.observe.reports import read_reports, sum_backlog
 
@@ -71,19 +72,21 @@ class EpochList(list[dict[str, Any]]):
     """The counters of epochs, which notebooks show as a table."""
 
     def _repr_html_(self) -> str:
+        # Words and numbers are those of the page of running queries. Joins of one query may differ in kind.
+        names = list(dict.fromkeys(map(name_matched, self)))
         rows = [
             (
                 one["epoch"],
                 one["join"],
-                one["left"] + one["right"],
-                one["matched"],
+                count_tuples(one),
+                *(one["matched"] if name == name_matched(one) else "" for name in names),
                 one["late"],
                 one["shed"],
                 f"{one['durations_ms'].get('triggerExecution', 0) / 1000:.2f}",
             )
             for one in self
         ]
-        return render_rows(("epoch", "join", "tuples", "matched", "late", "shed", "seconds"), rows)
+        return render_rows(("epoch", "join", "tuples", *names, "late", "shed", "seconds"), rows)
 
 
 def metrics(query: Any) -> list[dict[str, Any]]:
