@@ -270,6 +270,22 @@ OF_ORDER: Final = tuple(list_options(OrderOptions))
 """The options of the order of results."""
 
 
+class LinedSignature(inspect.Signature):
+    """A signature whose text has one line for each parameter.
+
+    ``help`` prints this text. Before Python 3.13, the text of ``inspect.Signature`` is one line.
+    """
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for one in self.parameters.values():
+            if one.kind is one.KEYWORD_ONLY and "*" not in lines:
+                lines.append("*")
+            lines.append(str(one))
+        returned = str(inspect.Signature(return_annotation=self.return_annotation)).removeprefix("()")
+        return "(\n    " + ",\n    ".join(lines) + f",\n){returned}"
+
+
 def takes(door: type) -> Callable[[Function], Function]:
     """Give a public function the options of a door: their check, its signature and its docstring.
 
@@ -295,7 +311,9 @@ def takes(door: type) -> Callable[[Function], Function]:
             for name in known
         ]
         parameters = [one for name, one in signature.parameters.items() if name in own]
-        vars(call)["__signature__"] = signature.replace(parameters=[*parameters, *named])
+        vars(call)["__signature__"] = LinedSignature(
+            [*parameters, *named], return_annotation=signature.return_annotation
+        )
         call.__doc__ = _write_docstring(function.__doc__ or "", known)
         return cast(Function, call)
 

@@ -1,6 +1,7 @@
 """Options are declared once: signatures, docstrings, the table of settings and all doors follow from it."""
 
 import inspect
+import pydoc
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,14 @@ def test_every_option_is_a_keyword_parameter_with_an_entry_in_the_docstring(func
     assert "**options" not in function.__doc__
     for name in options:
         assert f"\n    {name} : optional\n" in function.__doc__, name
+
+
+@pytest.mark.parametrize("function", DOORS, ids=lambda function: function.__name__)
+def test_help_has_a_line_for_each_parameter(function):
+    head, _, _ = pydoc.plain(pydoc.render_doc(function)).partition("\n) -> ")
+    lines = head.partition("(\n")[2].splitlines()
+    names = [line.strip().partition(":")[0].rstrip(",") for line in lines]
+    assert [name for name in names if name != "*"] == list(inspect.signature(function).parameters)
 
 
 @pytest.mark.parametrize("function", DOORS, ids=lambda function: function.__name__)
