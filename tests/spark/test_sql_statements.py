@@ -150,6 +150,8 @@ def test_rows_are_inserted_into_files_and_tables(spark, tables, tmp_path):
             th.insert(spark, f"INSERT INTO st_target {select.replace('r.id', 'r.id, r.k')}", tables)
         with pytest.raises(th.QueryError, match="COLUMN_COUNT"):
             th.insert(spark, f"INSERT INTO st_target (a, c) {select}", tables)
+        with pytest.raises(th.QueryError, match="COLUMN_COUNT"):
+            th.sql(spark, f"EXPLAIN INSERT INTO st_target (a) {select}", tables)
     finally:
         spark.sql("DROP TABLE st_target")
     for text, condition in ((f"INSERT INTO nowhere {select}", "UNKNOWN_SINK"), (select, "INSERT")):

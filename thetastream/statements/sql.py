@@ -5,7 +5,8 @@ SELECT items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join({"r": .
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -89,18 +90,25 @@ def sql(
     return run_script(spark, statements, streams, model, options)
 
 
+class Explained(NamedTuple):
+    """The last of several statements, which was explained."""
+
+    rows: DataFrame
+    """Its rows. They have columns, and must not run, because no table was staged for them."""
+    plan: str
+
+
 def explain(
     spark: SparkSession,
-    text: str,
-    streams: Mapping[str, Any] | None = None,
-    model: Model | ModelName | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> str:
-    """Explain the plan of the last statement; parameters and errors are those of ``sql``."""
-    *before, last = parse_script(text)
-    explained = Statement(last.select, last.head, is_explain=True)
-    plan = run_script(spark, [*before, explained], streams, model, options or {})
-    return str(plan.collect()[0][0])
+    statements: Sequence[Statement],
+    streams: Mapping[str, Any] | None,
+    model: Model | ModelName | None,
+    options: Mapping[str, Any],
+) -> Explained:
+    """Explain the plan of the last statement. The others run, as in ``run_script``."""
+    *before, last = statements
+    rows, evaluation = _evaluate([*before, replace(last, is_explain=True)], spark, streams, model, options)
+    return Explained(rows, _write_plan(evaluation))
 
 
 def run_script(
@@ -111,6 +119,20 @@ def run_script(
     options: Mapping[str, Any],
 ) -> DataFrame:
     """Run statements and return the rows of the last one; its INSERT INTO is left to the caller."""
+    rows, evaluation = _evaluate(statements, spark, streams, model, options)
+    if not statements[-1].is_explain:
+        return rows
+    return spark.createDataFrame([(_write_plan(evaluation),)], "plan string")
+
+
+def _evaluate(
+    statements: Sequence[Statement],
+    spark: SparkSession,
+    streams: Mapping[str, Any] | None,
+    model: Model | ModelName | None,
+    options: Mapping[str, Any],
+) -> tuple[DataFrame, Evaluation]:
+    """Evaluate statements, and make their views. Return the rows of the last one, and its evaluation."""
     raise_problems(list(find_order_problems(statements, options)))
     given = read_inputs(read_tables(streams or {}, spark))
     for statement in statements:
@@ -120,14 +142,15 @@ def run_script(
         if evaluation.options.get("every") is not None and not evaluation.has_groups:
             what = "every delays the groups of a join, and this statement groups none"
             raise QueryError("EVERY", f"{what}; leave every={evaluation.options['every']!r} out")
-        if statement.is_explain:
-            text = "".join(explain() for explain in evaluation.explanations)
-            return spark.createDataFrame([(text,)], "plan string")
         if statement.head is not None:
             rows = name_columns(statement.select.text, statement.head, rows)
-        if isinstance(statement.head, View):
+        if isinstance(statement.head, View) and not statement.is_explain:
             _create_view(statement.select.text, statement.head, rows)
-    return rows
+    return rows, evaluation
+
+
+def _write_plan(evaluation: Evaluation) -> str:
+    return "".join(explain() for explain in evaluation.explanations)
 
 
 def join_options(statement: Statement, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ It also finds the errors of a job file that only Spark finds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ import thetastream as th
 from thetastream.app.job.decoding import decode
 from thetastream.app.job.document import SQL, Document
 from thetastream.app.job.files import read_file
-from thetastream.app.job.rechoosing import find_plan
+from thetastream.app.job.rechoosing import Rechoosing, find_plan
 from thetastream.app.job.schemas import Columns
 from thetastream.app.job.spec import REPLAY, Job, SinkSpec, SourceSpec, write_option
 from thetastream.app.job.task_tables import TASKS
 from thetastream.conditions.grammar import parse_script
-from thetastream.conditions.statement import find_inputs
+from thetastream.conditions.statement import Statement, find_inputs
 from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import (
     QueryError,
@@ -34,7 +34,6 @@ from thetastream.core.errors import (
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.joins.changes import DEBEZIUM, UPSERT
-from thetastream.joins.compose.lookups import leave_unstaged
 from thetastream.joins.tasks import JoinTasks
 from thetastream.lowering.domains import quote
 from thetastream.lowering.report import Fact, Section, print_sections
@@ -44,6 +43,8 @@ from thetastream.spark.tables.table import Table
 from thetastream.spark.tables.versions import stage
 from thetastream.statements.sql import explain, run_script
 
+PlacedProblem = tuple[str, ThetastreamError]
+"""A section of a job file, and an error of it."""
 _NUMBER = "__number"
 """The column with the place of a replayed row."""
 
@@ -121,12 +122,30 @@ def plan_tasks(spark: SparkSession, job: Job) -> JoinTasks:
 
 def explain_job(spark: SparkSession, job: Job) -> str:
     """Explain the plan of a job. If the job has errors, raise all of them, also those that Spark finds."""
+    script = parse_script(job.sql)
     if job.tasks:
         tasks = plan_tasks(spark, job)
-        plan = f"{tasks.explain()}\n{explain(spark, job.sql, {TASKS: tasks.together})}"
+        rows = explain_results(spark, script, {TASKS: tasks.together}, None, {}, rechoosing=job.rechoosing)
+        plan = f"{tasks.explain()}\n{rows}"
     else:
-        plan = explain(spark, job.sql, _read_inputs(spark, job), job.model, job.options)
+        inputs = _read_inputs(spark, job)
+        plan = explain_results(spark, script, inputs, job.model, job.options, rechoosing=job.rechoosing)
     return f"{plan}\n{print_sections([describe_sink(job.sink)])}"
+
+
+def explain_results(
+    spark: SparkSession,
+    script: Sequence[Statement],
+    inputs: Mapping[str, DataFrame | Table],
+    model: Model | None,
+    options: Mapping[str, Any],
+    *,
+    rechoosing: Rechoosing | None,
+) -> str:
+    """Explain the plan of the last statement of a job. Raise the errors that a run would raise."""
+    explained = explain(spark, script, inputs, model, options)
+    find_plan(explained.rows, rechoosing)
+    return explained.plan
 
 
 def describe_sink(sink: SinkSpec) -> Section:
@@ -159,63 +178,101 @@ def stage_tables(spark: SparkSession, job: Job, names: Sequence[str]) -> Iterato
             yield {"table": name, **line}
 
 
-def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tuple[str, ThetastreamError]]:
+def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[PlacedProblem]:
     """Yield the errors that Spark finds in a job file: (section, error).
 
     If a source cannot be read, this is an error of its section, and the statements are checked over an empty
     stream with the columns that the file declares for the source. If the file declares none, the statements
-    are not checked.
+    are not checked. A table that cannot be read has no such stand-in.
     """
-    streams: dict[str, DataFrame | Table] = {}
+    inputs: dict[str, DataFrame | Table] = {}
     named = (source.plain_name for _, source in find_inputs(document.script))
     for name in dict.fromkeys(document.sources if document.tasks else named):
-        source, frame = document.sources.get(name), None
-        if source is not None and not document.problems.get(f"sources.{source.name}"):
-            try:
-                frame = read(spark, source)
-                _ = frame.schema
-            except PySparkException as error:
-                frame = None
-                yield f"sources.{source.name}", summarize(error, f"source {source.name!r}")
-            except ThetastreamError as error:
-                yield from ((f"sources.{source.name}", problem) for problem in list_problems(error))
-        if frame is None and source is not None:
-            frame = _read_declared(spark, source, document.columns.get(name))
-        table = document.tables.get(name)
-        if table is not None:
-            try:
-                _ = table.read(spark).schema
-            except PySparkException as error:
-                yield f"tables.{name}", summarize(error, f"table {name!r}")
-                return
-        found = table or frame
+        found, problems = _read_input(spark, document, name)
+        yield from problems
         if found is None:
             return
-        streams[name] = found
-    last = replace(document.script[-1], is_explain=True)
-    job = document.job
-    model, options = (None, {}) if job is None else (job.model, job.options)
-    if any(document.problems.get(f"{TASKS}.{name}") for name in document.tasks):
-        return
+        inputs[name] = found
+    model, options = (None, {}) if document.job is None else (document.job.model, document.job.options)
     if document.tasks:
-        frames = {document.sources[name].name: frame for name, frame in streams.items()}
-        try:
-            streams = {TASKS: th.join_many(frames, document.tasks, model, **options).together}
-        except ThetastreamError as error:
-            yield from _place_task_problems(error, frames, document.tasks, model, options)
-            return
-        model, options = None, {}
+        yield from _find_task_problems(spark, document, inputs, model, options)
+    else:
+        yield from _find_sql_problems(spark, document, inputs, model, options)
+
+
+def _read_input(
+    spark: SparkSession, document: Document, name: str
+) -> tuple[DataFrame | Table | None, list[PlacedProblem]]:
+    """Read the source or the table of this name, and list its errors.
+
+    A source that cannot be read is an empty stream with its declared columns, or None if they are unknown.
+    A table that cannot be read is None.
+    """
+    problems: list[ThetastreamError] = []
+    table, source = document.tables.get(name), document.sources.get(name)
+    if table is not None:
+        with _collect(problems, f"table {name!r}"):
+            _ = table.read(spark).schema
+        return None if problems else table, [(f"tables.{name}", problem) for problem in problems]
+    if source is None:
+        return None, []
+    section = f"sources.{source.name}"
+    if not document.problems.get(section):
+        with _collect(problems, f"source {source.name!r}"):
+            frame = read(spark, source)
+            _ = frame.schema
+            return frame, []
+    declared = _read_declared(spark, source, document.columns.get(name))
+    return declared, [(section, problem) for problem in problems]
+
+
+@contextmanager
+def _collect(problems: list[ThetastreamError], what: str) -> Iterator[None]:
+    """Add the errors of the block to ``problems``. ``what`` is what it reads."""
     try:
-        if job is not None and job.rechoosing is not None:
-            with leave_unstaged():
-                find_plan(run_script(spark, document.script, streams, model, options))
-        else:
-            run_script(spark, [*document.script[:-1], last], streams, model, options)
+        yield
+    except PySparkException as error:
+        problems.append(summarize(error, what))
+    except ThetastreamError as error:
+        problems.extend(list_problems(error))
+
+
+def _find_sql_problems(
+    spark: SparkSession,
+    document: Document,
+    inputs: Mapping[str, DataFrame | Table],
+    model: Model | None,
+    options: Mapping[str, Any],
+) -> Iterator[PlacedProblem]:
+    """Yield the errors of the statements over their inputs."""
+    rechoosing = None if document.job is None else document.job.rechoosing
+    try:
+        explain_results(spark, document.script, inputs, model, options, rechoosing=rechoosing)
     except ThetastreamError as error:
         for problem in list_problems(error):
             # If the file has errors, the check without Spark has reported missing and wrong event times.
             if document.job is not None or problem.condition != "NO_WATERMARK":
                 yield SQL, problem
+
+
+def _find_task_problems(
+    spark: SparkSession,
+    document: Document,
+    sources: Mapping[str, Any],
+    model: Model | None,
+    options: Mapping[str, Any],
+) -> Iterator[PlacedProblem]:
+    """Yield the errors of join tasks over their sources; without any, those of the statements over them."""
+    if any(document.problems.get(f"{TASKS}.{name}") for name in document.tasks):
+        return
+    streams = {document.sources[name].name: stream for name, stream in sources.items()}
+    try:
+        together = th.join_many(streams, document.tasks, model, **options).together
+    except ThetastreamError as error:
+        yield from _place_task_problems(error, streams, document.tasks, model, options)
+    else:
+        # The model and the options are those of the tasks.
+        yield from _find_sql_problems(spark, document, {TASKS: together}, None, {})
 
 
 def _place_task_problems(
@@ -224,7 +281,7 @@ def _place_task_problems(
     tasks: Mapping[str, Mapping[str, Any]],
     model: Model | None,
     options: Mapping[str, Any],
-) -> Iterator[tuple[str, ThetastreamError]]:
+) -> Iterator[PlacedProblem]:
     """Yield the errors of join tasks, each with the section of the first task that has it.
 
     ``error`` is that of all tasks together. If no task has errors alone, those of it are yielded.

@@ -56,14 +56,18 @@ def make_unfit_error() -> QueryError:
     )
 
 
-def find_plan(results: DataFrame) -> Plan:
-    """Find the plan of the join whose results a job writes, if the join may have another model.
+def find_plan(results: DataFrame, asked: Rechoosing | None) -> Plan | None:
+    """Find the plan of the join whose model is chosen again; None if a job does not ask for it.
+
+    ``results`` are the rows that the job writes.
 
     Raises
     ------
     QueryError
-        CANNOT_SCALE if the results are not those of one such join.
+        CANNOT_SCALE if the rows are not those of one join that may have another model.
     """
+    if asked is None:
+        return None
     built = find_built(results)
     if built is None:
         raise make_unfit_error()

@@ -73,7 +73,7 @@ def run(
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
     with catch_signals(seconds, wait_s) as stop:
         results = join_streams(spark, job)
-        plan = None if job.rechoosing is None else find_plan(results)
+        plan = find_plan(results, job.rechoosing)
         # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
         with suppress(OSError, pa.ArrowException):
             refuse_damaged(job.checkpoint)
