@@ -376,6 +376,33 @@ def test_check_adds_what_only_spark_finds(here, tmp_path):
     assert here("check", job)[:2] == (0, f"{job} is fine\n")
 
 
+@pytest.mark.parametrize(
+    ("sink", "items", "expected"),
+    [
+        (
+            'format = "parquet"',
+            "b.id, a.id",
+            "[DUPLICATE_COLUMN] parquet files must have columns of different",
+        ),
+        ('format = "json"', "b.id, a.id AS ID", "and these are one name: ID, id; name them with AS"),
+        ('store = "parquet"', "b.*, a.price", "[STORE_COLUMN] columns of a store must have different names"),
+        ('format = "csv"', "b.id, a.id", None),
+    ],
+)
+def test_results_that_a_sink_cannot_keep_are_refused(here, tmp_path, sink, items, expected):
+    """Spark writes Parquet files of a stream with two columns of one name, and then it cannot read them."""
+    assert here("init", tmp_path / "example")[0] == 0
+    job = tmp_path / "example" / "job.toml"
+    text = re.sub(r"SELECT ONLINE .*", f"SELECT {items}", job.read_text())
+    job.write_text(text.replace('format = "parquet"', sink))
+    code, said, _ = here("check", job)
+    assert (code, (expected or "is fine") in said) == (int(expected is not None), True), said
+    if expected:
+        code, _, errors = here("run", job, "--until-caught-up")
+        assert (code, expected in errors) == (1, True)
+        assert not (tmp_path / "example" / "matches").exists()
+
+
 def test_a_file_is_replayed_in_event_time_order_at_its_rate(spark, tmp_path):
     lines = [f"{number},2024-01-01 00:{number:02}:00" for number in range(40)]
     random.Random(1).shuffle(lines)

@@ -42,6 +42,11 @@ def test_online_adds_nothing_and_one_input_is_enough(spark, tables):
     assert "one input" in th.sql(spark, "EXPLAIN SELECT k FROM r", tables).collect()[0][0]
 
 
+def test_the_name_of_one_input_may_have_braces(spark, tables):
+    text = "SELECT `{x}`.id AS `{}` FROM r AS `{x}` WHERE `{x}`.id > 3"
+    assert bag(th.sql(spark, text, tables)) == Counter((r[0],) for r in R if r[0] > 3)
+
+
 def test_rows_of_batch_inputs_have_an_order_and_a_limit(spark, tables):
     text = """SELECT r.id, s.id AS o FROM r, s WHERE r.v > s.w WITHIN 5 seconds
               ORDER BY r.id DESC, o LIMIT 4 OFFSET 1"""
@@ -141,6 +146,10 @@ def test_rows_are_inserted_into_files_and_tables(spark, tables, tmp_path):
     found = spark.read.parquet(f"{tmp_path}/a")
     assert found.columns == ["x", "y"]
     assert bag(found) == wanted
+    with pytest.raises(
+        th.QueryError, match=r"DUPLICATE_COLUMN.*orc files.*one name: id, id; name them with AS"
+    ):
+        th.insert(spark, f"INSERT INTO orc.`{tmp_path}/b` {select.replace(' AS o', '')}", tables)
     spark.sql("CREATE TABLE st_target (b INT, a INT) USING parquet")
     try:
         th.insert(spark, f"INSERT INTO st_target {select}", tables)

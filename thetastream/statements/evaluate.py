@@ -16,6 +16,7 @@ from thetastream.core.columns import CHANGE_TYPE
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.families.options import SESSION_PREFIX, StatementOptions, read_options
 from thetastream.families.views.planner import is_surely_grouped
+from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
 from thetastream.joins.ask.varying import refuse_varying
 from thetastream.joins.compose.nested import NestedJoin
@@ -202,7 +203,7 @@ class Evaluation:
         word = "SELECT DISTINCT" if select.is_distinct else "SELECT"
 
         def run(texts: Sequence[str]) -> DataFrame:
-            query = write_query(word, clauses, texts, f"{{rows}} AS {quote(alias)}")
+            query = write_query(word, clauses, texts, f"{{rows}} AS {escape_braces(quote(alias))}")
             with unlogged():
                 rows = self.spark.sql(query, rows=frame)
                 _ = rows.schema

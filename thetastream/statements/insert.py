@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Input
 
 FILE_SINKS = ("parquet", "csv", "json", "orc", "delta")
+_READ_BY_NAME = ("parquet", "json", "orc", "delta")
+"""Formats of files whose readers find columns by name."""
 OutputMode = Literal["append", "update", "complete"]
 MODES: tuple[str, ...] = get_args(OutputMode)
 
@@ -96,8 +98,8 @@ def insert(
     Raises
     ------
     QueryError
-        UNKNOWN_SINK, NOT_STREAMING, NO_CHECKPOINT, SINK_MODE, COLUMN_COUNT, BAD_VALUE, or an error of
-        ``thetastream.sql``.
+        UNKNOWN_SINK, NOT_STREAMING, NO_CHECKPOINT, SINK_MODE, COLUMN_COUNT, DUPLICATE_COLUMN, BAD_VALUE, or
+        an error of ``thetastream.sql``.
 
     Examples
     --------
@@ -131,6 +133,8 @@ def insert(
     rows = rows if mode == "update" else keep_groups(rows)
     if sink is None:
         rows = _name_by_position(spark, text, head, rows)
+    elif sink.kept is None:
+        refuse_equal_names(rows, sink.format)
     kept = None if sink is None else sink.kept
     if not rows.isStreaming and kept is None:
         if sink is None:
@@ -176,6 +180,27 @@ def find_store_mode_problems(select: Select, mode: str) -> list[QueryError]:
     if mode != "append":
         return [QueryError("SINK_MODE", f'a store keeps every row, so its mode is "append", not {mode!r}')]
     return find_mode_problems(select, mode)
+
+
+def refuse_equal_names(rows: DataFrame, format_: str) -> None:
+    """Refuse rows with two columns of one name, if files keep them that are read by name.
+
+    Spark writes such files for a stream, and then it cannot read them.
+
+    Raises
+    ------
+    QueryError
+        DUPLICATE_COLUMN.
+    """
+    if format_ not in _READ_BY_NAME:
+        return
+    is_case_sensitive = rows.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    names = [name if is_case_sensitive else name.casefold() for name in rows.columns]
+    equal = [column for column, name in zip(rows.columns, names, strict=True) if names.count(name) > 1]
+    if equal:
+        what = f"{format_} files must have columns of different names, and these are one name"
+        hint = "name them with AS, as in a.id AS a_id"
+        raise QueryError("DUPLICATE_COLUMN", f"{what}: {', '.join(sorted(equal))}; {hint}")
 
 
 def split_place(name: str) -> tuple[str, str] | None:

@@ -207,8 +207,11 @@ def test_rows_of_other_statements_have_no_order(sql, expected, tmp_path):
 
 def test_only_ordered_results_have_an_arrival(tmp_path):
     source = {"format": "json", "path": str(tmp_path), "schema": VALUE, "event_time": "timestamp"}
+    job = GOOD | {"sql": ORDERED, "sources": {"a": source, "b": source}}
     with pytest.raises(QueryError, match=r"UNKNOWN_ALIAS.*'arrival'"):
-        parse_job(GOOD | {"sql": ORDERED, "sources": {"a": source, "b": source}}, tmp_path)
+        parse_job(job, tmp_path)
+    # The session may have the order of all joins.
+    assert parse_job(job | {"spark": {"spark.thetastream.order": "outer"}}, tmp_path).sql == ORDERED
 
 
 NEAR = {"on": "abs(a.value - b.value) <= 1", "within": "5 seconds"}
@@ -354,6 +357,11 @@ def test_wrong_tables_of_a_job_are_refused(table, expected, tmp_path):
          "INVALID_DURATION", "the slack of source 'a' ('-5 s') must not be negative"),
         ({"sources": {"a": RATE | {"delay": "-5 s"}, "b": RATE}}, "INVALID_DURATION",
          "the delay of source 'a' ('-5 s') must not be negative"),
+        ({"trigger": "INTERVAL '-1' MINUTE"}, "INVALID_DURATION", "is no span of time; write it as in"),
+        ({"sources": {"a": RATE | {"format": "csv", "path": "x" * 300, "schema": VALUE}, "b": RATE}},
+         "NO_SUCH_PATH", "the path of source 'a'"),
+        ({"sources": {"a": RATE | {"format": "csv", "path": ".", "schema": "`value INT"}, "b": RATE}},
+         "SYNTAX", "'`value INT'"),
         ({"trigger": "-1 minute"}, "INVALID_DURATION", "trigger ('-1 minute') must not be negative"),
         ({"sources": {"a": {"format": "rate", "by_arrival": {"colum": "at"}}, "b": RATE}}, "UNKNOWN_KEY",
          "did you mean 'column'"),

@@ -41,8 +41,16 @@ from thetastream.conditions import make_error_at, tokenize
 from thetastream.conditions.clauses import find_endless
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Select, Statement, View, find_inputs, list_selects
-from thetastream.core.errors import QueryError, ThetastreamError, raise_problems, suggest, suggest_or_list
+from thetastream.core.errors import (
+    QueryError,
+    ThetastreamError,
+    list_problems,
+    raise_problems,
+    suggest,
+    suggest_or_list,
+)
 from thetastream.core.spans import AVAILABLE_NOW, Rows, is_available_now
+from thetastream.families.options import SESSION_PREFIX
 from thetastream.spark.tables.table import Table
 from thetastream.statements.errors import sort_problems
 from thetastream.statements.insert import find_mode_problems, find_store_mode_problems
@@ -90,6 +98,8 @@ class Document:
     """The join tasks, by name."""
     columns: dict[str, Columns | None] = field(default_factory=dict)
     """The declared columns of each source and table, by name in lower case; None if only Spark knows them."""
+    of_session: Mapping[str, Any] = field(default_factory=dict)
+    """The defaults of options that the session of the job has, by name."""
     script: Sequence[Statement] = ()
     """The statements. There are none if the text has an error of grammar."""
     job: Job | None = None
@@ -184,7 +194,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
         document.get_problems("").append(problem)
     ends_when_caught_up = is_available_now(found.get("trigger"))
     trigger = None if ends_when_caught_up else found.get("trigger")
-    for problem in find_span_problems(trigger, "trigger"):
+    for problem in find_span_problems(trigger, "trigger", may_be_interval=False):
         what = f'{problem.message}. "{AVAILABLE_NOW}" reads what is there and ends'
         document.get_problems("").append(QueryError(problem.condition, what))
     if trigger is not None and found.get("finish") is True:
@@ -202,6 +212,11 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     sink = parse_sink(get_table(found, "sink"), folder, "the sink", document.get_problems("sink"))
     check_scalars(get_table(found, "spark"), "spark", document.get_problems("spark"))
     document.get_problems("spark").extend(find_zone_problems(get_table(found, "spark")))
+    document.of_session = {
+        key.removeprefix(SESSION_PREFIX): value
+        for key, value in get_table(found, "spark").items()
+        if key.startswith(SESSION_PREFIX)
+    }
     model = parse_model(get_table(found, "model"), document.get_problems("model"))
     options = read_option_tables(found, document.get_problems)
     policy = parse_policy(get_table(found, "policy"), options, model, document.get_problems("policy"))
@@ -259,10 +274,15 @@ def _read_source(document: Document, name: str, table: object, folder: Path) -> 
         known = document.sources[name.casefold()].name
         what = f"source {name!r} must have another name than source {known!r}; names ignore case"
         problems.append(QueryError("BAD_VALUE", what))
-    source = parse_source(name, table, folder, problems)
+    try:
+        source = parse_source(name, table, folder, problems)
+        columns = None if source is None else find_source_columns(source)
+    except ThetastreamError as error:
+        # A name in schema or select may lack a closing quote.
+        problems += list_problems(error)
+        return
     if source is None:
         return
-    columns = find_source_columns(source)
     problems += find_time_problems(source, columns)
     document.sources[name.casefold()], document.columns[name.casefold()] = source, columns
 
@@ -306,7 +326,7 @@ def _read_script(
         problems += find_unknown_sources(document.script, names)
     problems += find_join_problems(document.script) if document.tasks else ()
     document.get_problems("rechoose").extend(find_choice_problems(document.script[-1], rechoosing))
-    problems += find_name_problems(document.script, document.columns, options)
+    problems += find_name_problems(document.script, document.columns, {**document.of_session, **options})
     problems += find_order_problems(document.script, options)
     if not problems and sink.kept is not None:
         section = next((f"sinks.{name}" for name, spec in sinks.items() if spec is sink), "sink")

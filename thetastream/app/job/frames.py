@@ -18,7 +18,7 @@ import thetastream as th
 from thetastream.app.job.decoding import decode
 from thetastream.app.job.document import SQL, Document
 from thetastream.app.job.files import read_file
-from thetastream.app.job.rechoosing import Rechoosing, find_plan
+from thetastream.app.job.rechoosing import find_plan
 from thetastream.app.job.schemas import Columns
 from thetastream.app.job.spec import REPLAY, Job, SinkSpec, SourceSpec, write_option
 from thetastream.app.job.task_tables import TASKS
@@ -39,8 +39,10 @@ from thetastream.lowering.domains import quote
 from thetastream.lowering.report import Fact, Section, print_sections
 from thetastream.models.base import Model
 from thetastream.spark.event_time import mark_event_time
+from thetastream.spark.sinks.store import refuse_equal_columns
 from thetastream.spark.tables.table import Table
 from thetastream.spark.tables.versions import stage
+from thetastream.statements.insert import refuse_equal_names
 from thetastream.statements.sql import explain, run_script
 
 PlacedProblem = tuple[str, ThetastreamError]
@@ -110,8 +112,19 @@ def join_streams(spark: SparkSession, job: Job) -> DataFrame:
     """Build the streaming DataFrame of a job's results."""
     script = parse_script(job.sql)
     if job.tasks:
-        return run_script(spark, script, {TASKS: plan_tasks(spark, job).together}, None, {})
-    return run_script(spark, script, _read_inputs(spark, job), job.model, job.options)
+        rows = run_script(spark, script, {TASKS: plan_tasks(spark, job).together}, None, {})
+    else:
+        rows = run_script(spark, script, _read_inputs(spark, job), job.model, job.options)
+    _refuse_equal_names(rows, job.sink)
+    return rows
+
+
+def _refuse_equal_names(rows: DataFrame, sink: SinkSpec) -> None:
+    """Refuse results with two columns of one name, if the sink cannot keep both."""
+    if sink.kept is None:
+        refuse_equal_names(rows, sink.format)
+    else:
+        refuse_equal_columns(rows.columns)
 
 
 def plan_tasks(spark: SparkSession, job: Job) -> JoinTasks:
@@ -125,11 +138,11 @@ def explain_job(spark: SparkSession, job: Job) -> str:
     script = parse_script(job.sql)
     if job.tasks:
         tasks = plan_tasks(spark, job)
-        rows = explain_results(spark, script, {TASKS: tasks.together}, None, {}, rechoosing=job.rechoosing)
+        rows = explain_results(spark, script, {TASKS: tasks.together}, None, {}, job)
         plan = f"{tasks.explain()}\n{rows}"
     else:
         inputs = _read_inputs(spark, job)
-        plan = explain_results(spark, script, inputs, job.model, job.options, rechoosing=job.rechoosing)
+        plan = explain_results(spark, script, inputs, job.model, job.options, job)
     return f"{plan}\n{print_sections([describe_sink(job.sink)])}"
 
 
@@ -139,12 +152,16 @@ def explain_results(
     inputs: Mapping[str, DataFrame | Table],
     model: Model | None,
     options: Mapping[str, Any],
-    *,
-    rechoosing: Rechoosing | None,
+    job: Job | None,
 ) -> str:
-    """Explain the plan of the last statement of a job. Raise the errors that a run would raise."""
+    """Explain the plan of the last statement of a job. Raise the errors that a run would raise.
+
+    Without a job, only those of the statements are raised.
+    """
     explained = explain(spark, script, inputs, model, options)
-    find_plan(explained.rows, rechoosing)
+    if job is not None:
+        find_plan(explained.rows, job.rechoosing)
+        _refuse_equal_names(explained.rows, job.sink)
     return explained.plan
 
 
@@ -245,9 +262,8 @@ def _find_sql_problems(
     options: Mapping[str, Any],
 ) -> Iterator[PlacedProblem]:
     """Yield the errors of the statements over their inputs."""
-    rechoosing = None if document.job is None else document.job.rechoosing
     try:
-        explain_results(spark, document.script, inputs, model, options, rechoosing=rechoosing)
+        explain_results(spark, document.script, inputs, model, options, document.job)
     except ThetastreamError as error:
         for problem in list_problems(error):
             # If the file has errors, the check without Spark has reported missing and wrong event times.

@@ -5,6 +5,7 @@ are unknown. They are also unknown if a path has folders such as ``day=1``, beca
 of such names.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def find_columns(
     """
     if select:
         return _read_select(select)
-    if path is not None and any("=" in folder.name for folder in Path(path).glob("*=*")):
+    if path is not None and os.path.isdir(path) and any(Path(path).glob("*=*")):
         return None
     if schema is not None:
         return (read or read_schema)(schema)

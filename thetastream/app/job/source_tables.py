@@ -4,6 +4,7 @@ format, path, schema, event_time, delay, idle, rate, select, options, decode, sc
 changes, by_arrival
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from inspect import signature
 from pathlib import Path
@@ -232,4 +233,4 @@ def _find_varying_columns(table: Mapping[str, Any], where: str) -> Iterator[Quer
 
 
 def _is_missing(path: str) -> bool:
-    return is_local(path) and not set(path) & set("*?[{") and not Path(path).exists()
+    return is_local(path) and not set(path) & set("*?[{") and not os.path.exists(path)

@@ -373,9 +373,9 @@ def resolve(path: object, folder: Path) -> str:
     return text if not is_local(text) or Path(text).is_absolute() else str(folder / text)
 
 
-def find_span_problems(span: object, what: str) -> Iterator[QueryError]:
+def find_span_problems(span: object, what: str, *, may_be_interval: bool = True) -> Iterator[QueryError]:
     """Yield an error if a text is no span of time, or is a negative one. Spark checks a text that begins with
-    INTERVAL.
+    INTERVAL, if there may be one.
 
     >>> print(*find_span_problems("10 secnds", "delay"))
     [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "1 day 2 hours" or "90s"
@@ -391,7 +391,7 @@ def find_span_problems(span: object, what: str) -> Iterator[QueryError]:
     parsed = parse_duration(span)
     if parsed is not None and parsed < timedelta():
         yield make_negative_error(what, span)
-    elif parsed is None and not span.casefold().lstrip().startswith("interval"):
+    elif parsed is None and not (may_be_interval and span.casefold().lstrip().startswith("interval")):
         hint = hint_unit(span) or '; write it as in "1 day 2 hours" or "90s"'
         yield QueryError("INVALID_DURATION", f"{what} ({span!r}) is no span of time{hint}")
 

@@ -203,6 +203,23 @@ def write_into(
     return filled.writeStream.format(FORMAT).outputMode("append").options(**options)
 
 
+def refuse_equal_columns(names: Sequence[str]) -> None:
+    """Refuse columns of one name, which no question to a store could tell apart.
+
+    Raises
+    ------
+    QueryError
+        STORE_COLUMN.
+    """
+    # DuckDB, and Spark by default, find a column by its name in any case.
+    folded = [name.casefold() for name in names]
+    doubled = [name for name in names if folded.count(name.casefold()) > 1]
+    if doubled:
+        what = "columns of a store must have different names (upper and lower case do not count)"
+        what += f", and these are one name: {', '.join(sorted(doubled))}"
+        raise QueryError("STORE_COLUMN", f"{what}; rename it, as in .selectExpr('a.id AS a_id')")
+
+
 def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> Description:
     """Describe rows with these columns for a store.
 
@@ -219,13 +236,7 @@ def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> De
         STORE_COLUMN.
     """
     names = columns.names
-    # DuckDB, and Spark by default, find a column by its name in any case.
-    folded = [name.casefold() for name in names]
-    doubled = [name for name in names if folded.count(name.casefold()) > 1]
-    if doubled:
-        what = "columns of a store must have different names (upper and lower case do not count)"
-        what += f", and these are one name: {', '.join(sorted(doubled))}"
-        raise QueryError("STORE_COLUMN", f"{what}; rename it, as in .selectExpr('a.id AS a_id')")
+    refuse_equal_columns(names)
     try:
         schema = make_all_nullable(to_arrow_schema(columns, timezone="UTC"))
     except PySparkTypeError as error:
