@@ -126,7 +126,7 @@ def test_tasks_begin_and_end_and_a_restart_changes_nothing(spark: SparkSession, 
     run.wait(request)
     run.feed(40)
     # 3. A task of the program begins again, in the place of one that was added.
-    joined.remove(run.query, "text")
+    run.wait(joined.remove(run.query, "text"))
     run.wait(joined.add(run.query, "long"))
     run.feed(60)
     run.query.stop()

@@ -16,10 +16,12 @@ class Program:
     """The program as a process, which leads its own process group."""
 
     folder: Path
+    trigger: str
     process: "subprocess.Popen[bytes] | None" = None
 
     def start(self, catch_up: bool = False) -> None:
-        command = [sys.executable, "-m", "bench.core.soak.queries", str(self.folder), str(int(catch_up))]
+        command = [sys.executable, "-m", "bench.core.soak.queries", str(self.folder)]
+        command += [] if catch_up else [self.trigger]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 

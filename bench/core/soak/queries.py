@@ -1,6 +1,7 @@
 """The queries of the soak, and the program that runs them until somebody stops or kills it.
 
-``python -m bench.core.soak.queries FOLDER CATCH_UP`` reads the streams in the folder.
+``python -m bench.core.soak.queries FOLDER [TRIGGER]`` reads the streams in the folder. Without a trigger, the
+queries end when their input is read.
 """
 
 import signal
@@ -36,8 +37,8 @@ QUERIES = {
 }
 
 
-def run_queries(folder: Path, catch_up: bool) -> None:
-    """Run all queries: until SIGTERM, or until their input is read."""
+def run_queries(folder: Path, trigger: str | None) -> None:
+    """Run all queries: until SIGTERM, or without a trigger until their input is read."""
     import thetastream as th
 
     spark = th.local_session(2, "soak", **{"spark.sql.session.timeZone": "UTC", "spark.driver.memory": "2g"})
@@ -59,8 +60,8 @@ def run_queries(folder: Path, catch_up: bool) -> None:
         checkpoint, results = str(folder / "checkpoints" / name), str(folder / "results" / name)
         th.checkpoints.finish_epoch(rows, checkpoint, results)
         writer = rows.writeStream.queryName(name).format("parquet").option("checkpointLocation", checkpoint)
-        writer = writer.trigger(availableNow=True) if catch_up else writer.trigger(processingTime="1 second")
-        started.append(writer.start(results))
+        when = {"processingTime": trigger} if trigger else {"availableNow": True}
+        started.append(writer.trigger(**when).start(results))
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
     while not stopped and any(one.isActive for one in started):
@@ -74,4 +75,4 @@ def run_queries(folder: Path, catch_up: bool) -> None:
 
 
 if __name__ == "__main__":
-    run_queries(Path(sys.argv[1]), sys.argv[2] == "1")
+    run_queries(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)

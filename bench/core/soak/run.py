@@ -22,12 +22,14 @@ SAMPLE_S = 2.0
 """Seconds between two samples of what the program uses."""
 
 
-def soak(folder: Path, minutes: float, restart_s: float, announce: Callable[[str], None]) -> Soak:
+def soak(
+    folder: Path, minutes: float, restart_s: float, trigger: str, announce: Callable[[str], None]
+) -> Soak:
     """Run the program, write its streams, and end it now and then."""
     shutil.rmtree(folder, ignore_errors=True)
     for stream in "abc":
         (folder / stream).mkdir(parents=True)
-    rng, found, program = np.random.default_rng(1), Soak(minutes), Program(folder)
+    rng, found, program = np.random.default_rng(1), Soak(minutes), Program(folder, trigger)
     write_tick(folder, 0, False, rng)
     program.start()
     begin = sampled = restarted = time.monotonic()
@@ -81,10 +83,13 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
     parser.add_argument(
         "--restart-seconds", type=float, default=180.0, help="time between restarts (default 180)"
     )
+    parser.add_argument(
+        "--trigger", default="1 second", help="pause between the epochs of a query (default: 1 second)"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/soak"), help="folder (default out/soak)")
     asked = parser.parse_args(arguments)
     folder = (asked.out / "run").absolute()
-    found = soak(folder, asked.minutes, asked.restart_seconds, announce)
+    found = soak(folder, asked.minutes, asked.restart_seconds, asked.trigger, announce)
     draw_figures(found, asked.out / "soak.png")
     report = asked.out / "report.md"
     report.write_text(describe(found))
