@@ -63,13 +63,13 @@ SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_
 
 # Writing the archive of classes takes longer than these tests save by it.
 smoke: machine $(VENV)/.dev
-	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
+	@THETASTREAM_COMPILED=1 $(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
 # The long tests and the cases that sampled tests leave out, then the tests that draw random cases, twenty times as many.
 # Hours; with ARGS="--passed out/sweep.txt" it goes on where it stopped.
 sweep: machine $(VENV)/.dev $(VENV)/.java-classes
-	@$(PYTEST) -p tests.support.passed_tests -m "slow and not kafka and not s3 and not hdfs and not databases" $(ARGS)
-	@THETASTREAM_DRAWS=20 $(PYTEST) -p tests.support.passed_tests -m "drawn and not slow" $(ARGS)
+	@THETASTREAM_COMPILED=1 $(PYTEST) -p tests.support.passed_tests -m "slow and not kafka and not s3 and not hdfs and not databases" $(ARGS)
+	@THETASTREAM_COMPILED=1 THETASTREAM_DRAWS=20 $(PYTEST) -p tests.support.passed_tests -m "drawn and not slow" $(ARGS)
 
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
 test-kafka: machine $(VENV)/.dev

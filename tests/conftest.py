@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.draws import draw_by_default
 from tests.support.fast_checkpoints import CHECKPOINT_FILES
+from tests.support.interpreted import INTERPRETED
 from tests.support.jvm import configure_jvms
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -123,7 +124,13 @@ def spark() -> Iterator[SparkSession]:
 
     # With the default of 1 GB, collecting garbage is a twentieth of the CPU time of the JVM.
     memory = {"spark.driver.memory": "2g"}
-    settings = {"spark.sql.timeType.enabled": True, CALL_SITES: False, **memory, **CHECKPOINT_FILES}
+    settings = {
+        "spark.sql.timeType.enabled": True,
+        CALL_SITES: False,
+        **memory,
+        **CHECKPOINT_FILES,
+        **INTERPRETED,
+    }
     session = th.local_session(2, "thetastream tests", **settings)
     write_no_checksum_files(session)
     find_classes_at_once(session)
