@@ -260,8 +260,8 @@ def control(query: Any, join: str | None = None) -> ControlHandle:
     Raises
     ------
     QueryError
-        NOT_CONTROLLED if the query has no join with ``max_units``. SEVERAL_JOINS if ``join`` names none of
-        its joins, or is left out and there are several. BAD_VALUE if it is no text.
+        NOT_CONTROLLED if the query has no join with ``max_units`` or ``max_tasks``. SEVERAL_JOINS if
+        ``join`` names none of its joins, or is left out and there are several. BAD_VALUE if it is no text.
     ThetastreamError
         NO_CHECKPOINT if the folder is not the checkpoint of a streaming query.
 

@@ -435,6 +435,21 @@ def test_what_is_no_toml_is_named(tmp_path):
             read_job(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("keys", "asked"),
+    [({"finish": True}, "finish = true"), ({"trigger": "available now"}, 'trigger = "available now"')],
+)
+def test_a_job_that_ends_with_its_input_replays_no_file(tmp_path, keys, asked):
+    (tmp_path / "a.csv").touch()
+    replay = {"format": "replay", "path": "a.csv", "schema": VALUE, "event_time": "timestamp", "rate": 5}
+    job = {**GOOD, "sources": {"a": replay, "b": RATE}}
+    assert parse_job(job, tmp_path).sources[0].rate == 5
+    with pytest.raises(
+        QueryError, match=rf"ENDLESS_SOURCE\] {asked} needs sources that end.*\(a\); use --for"
+    ):
+        parse_job(job | keys, tmp_path)
+
+
 def test_a_replay_needs_a_path_an_event_time_and_a_rate(tmp_path):
     with pytest.raises(InvalidQuery) as error:
         parse_job({**GOOD, "sources": {"a": {"format": "replay"}, "b": RATE}}, tmp_path)

@@ -25,6 +25,7 @@ from thetastream.app.job.spec import (
     SourceSpec,
     check_keys,
     check_scalars,
+    find_endless_problems,
     find_span_problems,
     find_zone_problems,
     get_table,
@@ -204,6 +205,9 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
         _read_source(document, name, table, folder)
     for name, table in get_table(found, "tables").items():
         _read_table(document, name, table, folder)
+    if found.get("finish") is True or ends_when_caught_up:
+        asked = "finish = true" if found.get("finish") is True else f'trigger = "{AVAILABLE_NOW}"'
+        document.get_problems("").extend(find_endless_problems(document.sources.values(), asked))
     document.tasks = parse_tasks(found, document.sources, document.columns, document.get_problems)
     sinks = {
         name: parse_sink(table, folder, f"sink {name!r}", document.get_problems(f"sinks.{name}"))

@@ -14,9 +14,9 @@ import thetastream as th
 from thetastream.app.job.decoding import DeadLetters
 from thetastream.app.job.frames import join_streams
 from thetastream.app.job.rechoosing import find_plan, rechoose_after_epochs
-from thetastream.app.job.spec import REPLAY, Job, write_option
+from thetastream.app.job.spec import Job, find_endless_problems, write_option
 from thetastream.app.job.stopping import CUT, StopRequests, catch_signals
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import raise_problems
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.runtime.checkpoint_files import refuse_damaged, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
@@ -60,15 +60,10 @@ def run(
     StreamingQueryException
         If the query fails.
     """
-    endless = [source.name for source in job.sources if source.format == REPLAY]
+    if finish or until_caught_up:
+        raise_problems([*find_endless_problems(job.sources, "--finish" if finish else "--until-caught-up")])
     finish = finish or job.is_finished
-    asked = "finish" if finish else "--until-caught-up"
-    if job.ends_when_caught_up and not (finish or until_caught_up):
-        asked = f'trigger = "{AVAILABLE_NOW}"'
     until_caught_up = until_caught_up or finish or job.ends_when_caught_up
-    if until_caught_up and endless:
-        what = f"{asked} needs sources that end, and a replay never ends ({', '.join(endless)})"
-        raise QueryError("ENDLESS_SOURCE", f"{what}; use --for")
     # Each look at the query reads all reports that Spark keeps. After a short pause, the last few are enough.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
     with catch_signals(seconds, wait_s) as stop:

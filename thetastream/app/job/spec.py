@@ -17,7 +17,7 @@ sources.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from inspect import signature
@@ -135,6 +135,14 @@ class Job:
     """Whether a run ends when it has read what is there, because the trigger is "available now"."""
     is_finished: bool = False
     """Whether a run reads what is there, decides every row and ends, because no more input comes."""
+
+
+def find_endless_problems(sources: Iterable[SourceSpec], asked: str) -> Iterator[QueryError]:
+    """Yield an error if a source never ends; ``asked`` is what needs sources that end."""
+    endless = [source.name for source in sources if source.format == REPLAY]
+    if endless:
+        what = f"{asked} needs sources that end, and a replay never ends ({', '.join(endless)})"
+        yield QueryError("ENDLESS_SOURCE", f"{what}; use --for")
 
 
 def is_local(path: str) -> bool:

@@ -128,8 +128,8 @@ def find_join(offsets: Iterable[Mapping[str, Any]], join: str | None, where: str
     if not joins:
         raise QueryError(
             "NOT_CONTROLLED",
-            f"{where} must have a join with max_units, and it has none; start it with max_units, also "
-            "from its present checkpoint",
+            f"{where} must have a join with max_units or max_tasks, and it has none; start it with one of "
+            "them, also from its present checkpoint",
         )
     if join in joins:
         return NewestOffset(joins[join])
