@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import pytest
 
-from thetastream.app.cli import demo, main
+from thetastream.app.cli import build_parser, demo, main
 from thetastream.app.demo.run import load
 from thetastream.core.listening import open_port
 from thetastream.core.version import VERSION
@@ -135,3 +135,11 @@ def test_an_error_is_explained(capsys):
     assert "BAD_BLOCK" in capsys.readouterr().out.splitlines()
     assert main(["error", "BAD_BLOK"]) == 1
     assert "did you mean 'BAD_BLOCK'?\nMore: thetastream error BAD_VALUE" in capsys.readouterr().err
+
+
+def test_capacities_of_units_need_not_be_whole(capsys):
+    parser = build_parser()
+    assert parser.parse_args(["scale", "c", "--capacities", "3,0.5,1"]).capacities == (3, 0.5, 1)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["scale", "c", "--capacities", "3,x"])
+    assert "must be numbers with commas between them, not '3,x'" in capsys.readouterr().err

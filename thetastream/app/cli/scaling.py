@@ -13,6 +13,8 @@ from thetastream.runtime.control.policies import make_policy
 
 SIZES = tuple(dict.fromkeys(name for model in REGISTRY.values() for name in model.sizes))
 """The sizes that some model may change while it runs."""
+CAPACITIES = "capacities"
+"""The size that has a number for each unit, which need not be whole."""
 
 
 def add_commands(add: AddCommand) -> None:
@@ -29,7 +31,10 @@ def add_commands(add: AddCommand) -> None:
     parser.add_argument("--model", choices=sorted(REGISTRY), help="the new model (default: no change)")
     for size in SIZES:
         parser.add_argument(
-            f"--{size}", type=read_size, metavar="N[,N]", help=f"the new number of {size} of the model"
+            f"--{size}",
+            type=read_numbers if size == CAPACITIES else read_size,
+            metavar="N[,N]",
+            help=f"the new number of {size} of the model",
         )
 
     parser = add(
@@ -172,3 +177,16 @@ def read_size(text: str) -> int | tuple[int | tuple[int, ...], ...]:
         raise argparse.ArgumentTypeError(what) from error
     sides = tuple(size[0] if len(size) == 1 else size for size in sizes)
     return sides[0] if len(sides) == 1 and isinstance(sides[0], int) else sides
+
+
+def read_numbers(text: str) -> tuple[float, ...]:
+    """Read numbers with commas between them, which need not be whole.
+
+    >>> read_numbers("3,1,0.5")
+    (3, 1, 0.5)
+    """
+    try:
+        return tuple(int(part) if part.isdecimal() else float(part) for part in text.split(","))
+    except ValueError as error:
+        what = f"must be numbers with commas between them, not {text!r}"
+        raise argparse.ArgumentTypeError(what) from error

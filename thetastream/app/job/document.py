@@ -7,6 +7,7 @@ sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name =
 It also checks the statements of a job against its sources and sinks.
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from thetastream.app.job.spec import (
     find_span_problems,
     find_zone_problems,
     get_table,
+    is_local,
     parse_model,
     parse_place,
     parse_policy,
@@ -233,6 +235,12 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
         if document.tasks:
             names = [TASKS]
         sink = _read_script(document, text, sink, sinks, names, folder, options, rechoosing)
+    checkpoint = found.get("checkpoint")
+    if isinstance(checkpoint, str) and checkpoint:
+        what = "'checkpoint' of the job"
+        document.get_problems("").extend(_find_readers(document, what, resolve(checkpoint, folder)))
+    if sink.path is not None:
+        document.get_problems("sink").extend(_find_readers(document, "the path of the sink", sink.path))
     for problems in document.problems.values():
         problems[:] = _drop_consequences(problems)
     if not document.all_problems:
@@ -254,6 +262,15 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             is_finished=found.get("finish", False),
         )
     return document
+
+
+def _find_readers(document: Document, what: str, written: str) -> Iterator[QueryError]:
+    """Yield an error for each source that reads the files of a folder that the job writes."""
+    for source in document.sources.values():
+        read = source.path
+        if read is not None and is_local(read) and os.path.realpath(read) == os.path.realpath(written):
+            why = f"source {source.name!r} reads this one, and would take what the job writes for tuples"
+            yield QueryError("BAD_VALUE", f"{what} ({written}) must be another folder: {why}")
 
 
 def _drop_consequences(problems: list[ThetastreamError]) -> list[ThetastreamError]:
