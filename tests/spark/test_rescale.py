@@ -13,6 +13,7 @@ from tests.spark.test_restart import ON, PARTITIONS, Restarts, expect, make_pred
 from tests.support.truth import configured
 from thetastream.app.job.checkpoint import read_checkpoint
 from thetastream.app.job.rescaling import rescale
+from thetastream.runtime.checkpoint_files import update_paths
 
 PAIRS = [ON, make_predicate("rescale")]
 STEPS = ((0, 2), (1, 3), (2, 1))
@@ -45,6 +46,21 @@ def test_results_stay_exact(spark: SparkSession, tmp_path: Path, aliases: str, o
         assert found == expect(ids(number), 100, len(aliases))
         assert read_checkpoint(str(checkpoint)).partitions == partitions
     assert rescale(spark, checkpoint, 1) == (1, 1, ())
+
+
+def test_the_path_of_a_checkpoint_may_have_spaces(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark escapes such a path twice when it rewrites state, so it would look in another folder."""
+    folder = tmp_path / "ü 100% #1"
+    folder.mkdir()
+    query, checkpoint = Restarts(spark, folder, "ab"), folder / "checkpoint"
+    for number in range(2):
+        query.add(ids(number))
+        if number:
+            assert rescale(spark, checkpoint, 1) == (2, 1, ())
+            assert update_paths(checkpoint) == 0
+        with configured(spark, {PARTITIONS: "2"}):
+            found = query.run(on=PAIRS, within="100 seconds", model=th.Biclique(2))
+        assert found == expect(ids(number), 100)
 
 
 @pytest.mark.slow

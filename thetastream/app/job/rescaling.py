@@ -7,8 +7,12 @@ input. Units, their grouping keys, mailboxes and control folders do not depend o
 they stay as they are.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
+from urllib.parse import quote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -16,9 +20,10 @@ from pyspark.sql import SparkSession
 from thetastream.app.job.checkpoint import Checkpoint, lock, read_checkpoint, read_partitions
 from thetastream.core.arguments import refuse_non_integer
 from thetastream.core.errors import SessionError, StateError, ThetastreamError
-from thetastream.core.folder import hide_secrets
+from thetastream.core.folder import hide_secrets, is_uri
 from thetastream.core.identity import CHOSEN
 from thetastream.joins.ask.refusals import read_first_line
+from thetastream.runtime.checkpoint_files import update_paths
 from thetastream.runtime.observe.running import is_running
 from thetastream.spark.sinks.file_sink_log import complete_log
 
@@ -93,14 +98,32 @@ def rescale(
         before = _find_partitions(found, partitions)
         if before != partitions:
             try:
-                manager.repartition(path, partitions, enforce_exactly_once_sink=True)
+                with _link(path) as plain:
+                    manager.repartition(plain, partitions, enforce_exactly_once_sink=True)
             except PySparkException as error:
                 what = f"Spark cannot give {where} {partitions} partitions: {read_first_line(error)}"
                 raise StateError("CANNOT_RESCALE", what) from None
+            # Spark writes the paths of files with schemas into the state.
+            update_paths(path)
         if file_sink is not None:
             complete_log(spark, str(file_sink), read_checkpoint(path).committed)
     words = (part.words for join in found.joins for part in join.identity.values() if part.rule == CHOSEN)
     return Rescaling(before, partitions, tuple(words))
+
+
+@contextmanager
+def _link(path: str) -> Iterator[str]:
+    """Link to a folder whose path has a space or another character that a URI escapes.
+
+    Spark 4.3 escapes the path of the checkpoint twice when it rewrites state, so it looks in another folder.
+    """
+    if is_uri(path) or quote(path) == path:
+        yield path
+        return
+    with TemporaryDirectory() as folder:
+        link = Path(folder, "checkpoint")
+        link.symlink_to(Path(path).absolute(), target_is_directory=True)
+        yield str(link)
 
 
 def _find_partitions(found: Checkpoint, wanted: int) -> int:
