@@ -39,6 +39,8 @@ class Option:
     read: Reader = option_values.keep
     is_text: bool = True
     """Whether a session, a statement or a job file can give the value as text or number."""
+    is_path: bool = False
+    """Whether the value is a path, which is relative to the folder of a job file."""
     parse: Callable[[str], object] = str
     """Turns a text of the session into a number or a boolean. It returns any other text as it is."""
 
@@ -77,6 +79,7 @@ class StreamOptions(TypedDict, total=False):
             "idle streams.",
             "beside the checkpoints",
             option_values.read_folder("MAILBOX"),
+            is_path=True,
         ),
     ]
     cache_folder: Annotated[
@@ -85,6 +88,7 @@ class StreamOptions(TypedDict, total=False):
             "A folder on each host for mapped segments.",
             "Spark's local directory",
             option_values.read_local_folder,
+            is_path=True,
         ),
     ]
     late: Annotated[
@@ -94,6 +98,7 @@ class StreamOptions(TypedDict, total=False):
             "needs a folder of its own.",
             "late tuples are only counted",
             option_values.read_folder("LATE_FOLDER"),
+            is_path=True,
         ),
     ]
     statistics: Annotated[

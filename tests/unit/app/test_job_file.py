@@ -16,6 +16,7 @@ from thetastream.app.job.spec import SinkSpec
 from thetastream.app.job.statistics_table import select_known, write_table
 from thetastream.core.errors import InvalidQuery, QueryError
 from thetastream.core.shed import Shed
+from thetastream.families.options import Options, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import Chain
 from thetastream.results.snapshots import Snapshots
@@ -74,7 +75,17 @@ def test_a_job_may_have_options_and_statistics(tmp_path):
     tables = {"options": {"max_units": 8, "late": "late"}, "statistics": {"tuples_per_second": [1000, 20]}}
     job = parse_job(GOOD | tables, tmp_path)
     assert job.options["max_units"] == 8
+    assert job.options["late"] == str(tmp_path / "late")
     assert job.options["statistics"] == Statistics(tuples_per_second=(1000, 20))
+
+
+def test_paths_of_options_are_relative_to_the_file(tmp_path):
+    paths = {"mailbox": "a b", "cache_folder": "/dev/shm/x", "late": "s3://bucket/late"}
+    options = parse_job(GOOD | {"options": paths}, tmp_path).options
+    assert options == {**paths, "mailbox": str(tmp_path / "a b")}
+    for tasks in (TASKS, {}):
+        given = {"options": {name: "x" for name, one in list_options(Options).items() if one.is_path}}
+        assert {*parse_job(GOOD | tasks | given, tmp_path).options.values()} == {str(tmp_path / "x")}
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
         if key.startswith(SESSION_PREFIX)
     }
     model = parse_model(get_table(found, "model"), document.get_problems("model"))
-    options = read_option_tables(found, document.get_problems)
+    options = read_option_tables(found, folder, document.get_problems)
     policy = parse_policy(get_table(found, "policy"), options, model, document.get_problems("policy"))
     rechoosing = parse_rechoosing(found, options, document.get_problems("rechoose"))
     # 2. The statements, against the sources and sinks.

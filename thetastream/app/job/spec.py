@@ -238,9 +238,12 @@ def parse_model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> M
 
 
 def read_option_tables(
-    found: Mapping[str, Any], get_problems: Callable[[str], list[ThetastreamError]]
+    found: Mapping[str, Any], folder: Path, get_problems: Callable[[str], list[ThetastreamError]]
 ) -> dict[str, Any]:
-    """Read [options], and [shed] and [statistics], which are options with tables of their own."""
+    """Read [options], and [shed] and [statistics], which are options with tables of their own.
+
+    Paths are relative to ``folder``.
+    """
     problems, has_tasks = get_problems("options"), bool(get_table(found, "tasks"))
     known = list_options(TaskOptions if has_tasks else StatementOptions)
     texts = {name: option for name, option in known.items() if option.is_text}
@@ -255,6 +258,9 @@ def read_option_tables(
             texts[name].read(given[name], name)
         except ThetastreamError as problem:
             problems.append(problem)
+        else:
+            if texts[name].is_path:
+                given[name] = resolve(given[name], folder)
     for name, kind, needed in (("shed", Shed, ("threshold", "capacity")), ("statistics", Statistics, ())):
         table = get_table(found, name)
         value = _build(kind, table, f"[{name}]", needed, get_problems(name)) if table else None
