@@ -62,6 +62,20 @@ def join_left(a: DataFrame, b: DataFrame) -> DataFrame:
     return pairs.selectExpr("a.id AS a", "b.id AS b", "result_time")
 
 
+def test_a_query_that_has_read_nothing_has_no_end(spark: SparkSession, tmp_path: Path) -> None:
+    """Its units never ran, so they could not refuse later rows, and would decide the first ones at once."""
+    query = Bounded(spark, tmp_path, join_left)
+    for alias in "ab":
+        (tmp_path / alias).mkdir()
+    query.finish()
+    assert not end_input(query.checkpoint)
+    query.add("a", 0)
+    query.writer().start().awaitTermination()
+    query.add("b", 0)
+    query.finish()
+    assert query.results() == query.expected()
+
+
 def test_every_row_is_decided_and_later_rows_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     query = Bounded(spark, tmp_path, join_left)
     for alias in "ab":

@@ -39,7 +39,8 @@ def finish(start: Callable[[], StreamingQuery], checkpoint: str | Path) -> Strea
     are written exactly once, also if the program is killed and calls the function again.
 
     The end is kept in the checkpoint. If the query starts again and its sources have more rows for the join,
-    it ends with INPUT_ENDED. A stopped query of any trigger may be finished.
+    it ends with INPUT_ENDED. A query that has read nothing goes on without an end. A stopped query of any
+    trigger may be finished.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def end_input(checkpoint: str | Path) -> bool:
     Returns
     -------
     bool
-        False if the input had ended before. Nothing changes then.
+        False if the input had ended before, or the query has read nothing. Nothing changes then.
 
     Raises
     ------
@@ -114,9 +115,16 @@ def end_input(checkpoint: str | Path) -> bool:
     if not any(map(_has_event_time, sources)):
         what = "no join of this query has an event time, so no row waits for the end of the input"
         raise QueryError("NO_WATERMARK", f"{what}, and later rows could not be refused; leave finish out")
+    if not any(map(_is_read, sources)):
+        return False  # No unit would run in the last epoch, so none would refuse later rows.
     last = {**metadata, _WATERMARK: END_US // 1000, _BEGAN: time.time_ns() // 1_000_000}
     text = "\n".join([version, json.dumps(last, separators=(",", ":")), *sources])
     return folder.write_new(f"offsets/{begun + 1}", text.encode())
+
+
+def _is_read(line: str) -> bool:
+    """Whether an offset is that of a source of the user that has been read."""
+    return line != "-" and not (line.startswith("{") and "query" in json.loads(line))
 
 
 def _has_event_time(line: str) -> bool:
