@@ -31,12 +31,18 @@ def test_the_next_epoch_reads_nothing_and_has_the_last_watermark(tmp_path: Path)
 
 
 def test_an_input_ends_once(tmp_path: Path) -> None:
-    path = write_checkpoint(tmp_path / "c", 7, 7, TIMED)
+    path = write_checkpoint(tmp_path / "c", 7, 7, {"logOffset": 3}, TIMED)
     assert end_input(path)
     assert not end_input(path)  # The epoch has not run yet.
     (path / "commits/8").write_text((path / "commits/7").read_text())
     assert not end_input(path)
     assert not (path / "offsets/9").exists()
+
+
+def test_an_input_that_has_not_begun_does_not_end(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path / "c", 7, 7, TIMED)
+    assert not end_input(path)
+    assert not (path / "offsets/8").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,7 @@ input. Units, their grouping keys, mailboxes and control folders do not depend o
 they stay as they are.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -22,6 +19,7 @@ from thetastream.core.arguments import refuse_non_integer
 from thetastream.core.errors import SessionError, StateError, ThetastreamError
 from thetastream.core.folder import hide_secrets, is_uri
 from thetastream.core.identity import CHOSEN
+from thetastream.core.private_folder import make_temporary
 from thetastream.joins.ask.refusals import read_first_line
 from thetastream.runtime.checkpoint_files import update_paths
 from thetastream.runtime.observe.running import is_running
@@ -98,8 +96,7 @@ def rescale(
         before = _find_partitions(found, partitions)
         if before != partitions:
             try:
-                with _link(path) as plain:
-                    manager.repartition(plain, partitions, enforce_exactly_once_sink=True)
+                manager.repartition(_link(path), partitions, enforce_exactly_once_sink=True)
             except PySparkException as error:
                 what = f"Spark cannot give {where} {partitions} partitions: {read_first_line(error)}"
                 raise StateError("CANNOT_RESCALE", what) from None
@@ -111,19 +108,16 @@ def rescale(
     return Rescaling(before, partitions, tuple(words))
 
 
-@contextmanager
-def _link(path: str) -> Iterator[str]:
-    """Link to a folder whose path has a space or another character that a URI escapes.
+def _link(path: str) -> str:
+    """Link to a folder whose path has a space or another character that a URI escapes; return the link.
 
     Spark 4.3 escapes the path of the checkpoint twice when it rewrites state, so it looks in another folder.
     """
     if is_uri(path) or quote(path) == path:
-        yield path
-        return
-    with TemporaryDirectory() as folder:
-        link = Path(folder, "checkpoint")
-        link.symlink_to(Path(path).absolute(), target_is_directory=True)
-        yield str(link)
+        return path
+    link = make_temporary("thetastream-rescale-") / "checkpoint"
+    link.symlink_to(Path(path).absolute(), target_is_directory=True)
+    return str(link)
 
 
 def _find_partitions(found: Checkpoint, wanted: int) -> int:
