@@ -22,6 +22,7 @@ from thetastream.families.views.planner import is_surely_grouped
 from thetastream.models.base import Model, ModelName
 from thetastream.spark.arguments import refuse_other_sessions
 from thetastream.spark.changes import keep_groups
+from thetastream.spark.session.configure import choose_name_key
 from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 from thetastream.statements.sql import run_script
 from thetastream.stores.registry import read_store
@@ -194,8 +195,7 @@ def refuse_equal_names(rows: DataFrame, format_: str) -> None:
     """
     if format_ not in _READ_BY_NAME:
         return
-    is_case_sensitive = rows.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    names = [name if is_case_sensitive else name.casefold() for name in rows.columns]
+    names = [*map(choose_name_key(rows.sparkSession), rows.columns)]
     equal = [column for column, name in zip(rows.columns, names, strict=True) if names.count(name) > 1]
     if equal:
         what = f"{format_} files must have columns of different names, and these are one name"

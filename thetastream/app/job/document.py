@@ -200,15 +200,16 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     for problem in find_span_problems(trigger, "trigger", may_be_interval=False):
         what = f'{problem.message}. "{AVAILABLE_NOW}" reads what is there and ends'
         document.get_problems("").append(QueryError(problem.condition, what))
-    if trigger is not None and found.get("finish") is True:
+    is_finished = found.get("finish") is True
+    if trigger is not None and is_finished:
         what = "a job with finish = true reads what is there and ends, so it must have no 'trigger'"
         document.get_problems("").append(QueryError("BAD_VALUE", f"{what}; leave one of them out"))
     for name, table in get_table(found, "sources").items():
         _read_source(document, name, table, folder)
     for name, table in get_table(found, "tables").items():
         _read_table(document, name, table, folder)
-    if found.get("finish") is True or ends_when_caught_up:
-        asked = "finish = true" if found.get("finish") is True else f'trigger = "{AVAILABLE_NOW}"'
+    if is_finished or ends_when_caught_up:
+        asked = "finish = true" if is_finished else f'trigger = "{AVAILABLE_NOW}"'
         document.get_problems("").extend(find_endless_problems(document.sources.values(), asked))
     document.tasks = parse_tasks(found, document.sources, document.columns, document.get_problems)
     sinks = {
@@ -259,7 +260,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             policy=policy,
             rechoosing=rechoosing,
             ends_when_caught_up=ends_when_caught_up,
-            is_finished=found.get("finish", False),
+            is_finished=is_finished,
         )
     return document
 
