@@ -51,6 +51,18 @@ class Span(NamedTuple):
     high: Int64s
 
 
+class Ends(NamedTuple):
+    """The intervals of many probes, as one table for all columns."""
+
+    columns: tuple[int, ...]
+    """The columns of the key rows."""
+    low: Int64s
+    """The lower ends, of shape (columns, probes)."""
+    high: Int64s
+    start: int = 0
+    """The first probe of a search. The table may also have probes before it and behind the last one."""
+
+
 @dataclass(frozen=True)
 class Access:
     """The columns of the key rows that a shape orders by.
@@ -244,11 +256,22 @@ class Search(NamedTuple):
     """The measure for shapes that use one."""
     ranked: RankedSearch | None = None
     """The measure that ranks partners, if all partners are known by the intervals of this search."""
+    ends: Ends | None = None
+    """A table with the intervals of ``checked``, if there is one. The walk reads it without a copy."""
 
     @property
     def n_probes(self) -> int:
         """The number of probes."""
         return len(self.buckets.low)
+
+    def tabulate(self) -> Ends:
+        """Return a table with the intervals of ``checked``."""
+        if self.ends is not None:
+            return self.ends
+        low, high = np.empty((2, len(self.checked), self.n_probes), dtype=np.int64)
+        for place, span in enumerate(self.checked.values()):
+            low[place], high[place] = span
+        return Ends((*self.checked,), low, high)
 
 
 class Pairs(NamedTuple):
@@ -326,20 +349,23 @@ class Shape(ABC):
         from thetastream.kernels.walk import walk  # loads Numba
 
         buckets, checked, suffix, ranges, most, *_ = search
+        table = search.tabulate()
         slo = shi = entry = reach = _NOTHING
         if suffix >= 0:
             slo, shi = np.ascontiguousarray(ranges[-1].low), np.ascontiguousarray(ranges[-1].high)
         if self.layout.orders_ends:
             entry, reach = np.ascontiguousarray(ranges[0].low), run.edges
-        lo = np.empty((len(buckets.low), len(checked)), dtype=np.int64)
-        hi = np.empty_like(lo)
-        for j, span in enumerate(checked.values()):
-            lo[:, j], hi[:, j] = span
-        columns = np.array([*checked], dtype=np.int64)
         first, last = (np.ascontiguousarray(edge, dtype=np.int64) for edge in buckets)
-        zoned = [(n, place) for place, n in enumerate(checked) if n in run.zoned]
-        zones = np.array([run.zoned.index(n) for n, _ in zoned], dtype=np.int64)
-        checks = np.array([place for _, place in zoned], dtype=np.int64)
+        zoned = [column for column in checked if column in run.zoned]
+        columns, places, zones, checks = (
+            np.array([*found], dtype=np.int64)
+            for found in (
+                checked,
+                map(table.columns.index, checked),
+                map(run.zoned.index, zoned),
+                map(table.columns.index, zoned),
+            )
+        )
         levels = find_levels(len(run.rows))
         cursor = np.array([0, -1, -1, 0, 0], dtype=np.int64)
         while True:
@@ -354,8 +380,10 @@ class Shape(ABC):
                 slo,
                 shi,
                 columns,
-                lo,
-                hi,
+                places,
+                table.low,
+                table.high,
+                table.start,
                 cursor,
                 out_probe,
                 out_stored,

@@ -7,7 +7,7 @@ walks.
 
 import numpy as np
 
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, sort_keys
 from thetastream.index.base import Access, Fit, Indexable, Layout, ProbeCost, Shape, Span
 
 MIN_CELL = 64
@@ -34,14 +34,16 @@ class Grid(Shape):
 
         n = len(rows)
         first, second = (np.ascontiguousarray(rows[:, column]) for column in access.ranges)
-        by_first = np.argsort(first)
+        by_first = sort_keys(first)
         depth = max(MIN_CELL, 2 * int(np.sqrt(n)))
         offsets = np.append(np.arange(0, n, depth, dtype=np.int64), n)
-        order = order_inside(by_first, offsets, second)
+        order = order_inside(by_first, offsets, sort_keys(second))
         return Layout(order, first[by_first[offsets[:-1]]], offsets)
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        # Equal keys may lie on both sides of an edge, so the probe also visits the cell before the first edge
-        # >= low.
-        low = np.maximum(np.searchsorted(edges, spans[0].low, side="left") - 1, 0)
-        return Span(low, np.searchsorted(edges, spans[0].high, side="right"))
+        from thetastream.kernels.keys import find_cells  # loads Numba
+
+        low, high = map(np.ascontiguousarray, spans[0])
+        first, last = np.empty_like(low), np.empty_like(high)
+        find_cells(edges, low, high, first, last)
+        return Span(first, last)

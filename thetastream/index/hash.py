@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from thetastream.core.keys import Int64s, combine_keys
+from thetastream.core.keys import Int64s, combine_keys, sort_keys
 from thetastream.index.base import (
     Access,
     Fit,
@@ -40,7 +40,7 @@ class Hash(Shape):
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         key = combine_keys([rows[:, column] for column in access.group])
-        order = np.argsort(key)
+        order = sort_keys(key)
         return Layout(order, *group_equal_keys(key[order]))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
@@ -70,7 +70,7 @@ class HashSorted(Hash):
         from thetastream.kernels.keys import order_inside  # loads Numba
 
         key = combine_keys([rows[:, column] for column in access.group])
-        by_key = np.argsort(key)
+        by_key = sort_keys(key)
         edges, offsets = group_equal_keys(key[by_key])
         minor = np.ascontiguousarray(rows[:, access.ranges[0]])
-        return Layout(order_inside(by_key, offsets, minor), edges, offsets)
+        return Layout(order_inside(by_key, offsets, sort_keys(minor)), edges, offsets)

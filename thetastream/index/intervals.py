@@ -14,7 +14,7 @@ has the length 0, which only widens the search.
 
 import numpy as np
 
-from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.keys import HIGHEST, Int64s, sort_keys
 from thetastream.index.base import (
     Access,
     Fit,
@@ -61,7 +61,7 @@ class Intervals(Shape):
         by_class = np.argsort(classes, kind="stable")
         _, offsets = group_equal_keys(classes[by_class])
         reach = np.maximum.reduceat(lengths[by_class], offsets[:-1])
-        return Layout(order_inside(by_class, offsets, start), reach, offsets)
+        return Layout(order_inside(by_class, offsets, sort_keys(start)), reach, offsets)
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         return visit_all_buckets(edges, n_probes)

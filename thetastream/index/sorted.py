@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from thetastream.core.keys import Int64s
+from thetastream.core.keys import Int64s, sort_keys
 from thetastream.index.base import (
     Access,
     Fit,
@@ -37,7 +37,10 @@ class Sorted(Shape):
         return access.ranges[0]
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
-        return Layout(np.argsort(rows[:, access.ranges[0]], kind="stable"), *build_one_bucket(len(rows)))
+        return Layout(
+            sort_keys(np.ascontiguousarray(rows[:, access.ranges[0]]), is_stable=True),
+            *build_one_bucket(len(rows)),
+        )
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         return visit_all_buckets(edges, n_probes)

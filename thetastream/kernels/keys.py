@@ -1,6 +1,7 @@
 """Kernels over encoded keys: looking keys up, sorting rows inside buckets, and counting equal keys.
 
 find_equal      looks many keys up in ascending edges
+find_cells      looks up which cells intervals touch, whose first keys ascend
 bisect          looks a key up in an ascending part of the values, for each probe
 order_inside    orders rows inside the buckets that a first sort has made
 count_equal     counts equal keys in a hash table, which ``refill`` moves into a larger one
@@ -44,8 +45,42 @@ def find_equal(edges: Int64s, keys: Int64s, first: Int64s, last: Int64s) -> None
         last[p] = at + (at < n and edges[at] == key)
 
 
-def order_inside(by_bucket: Int64s, offsets: Int64s, minor: Int64s) -> Int64s:
-    """Order row numbers by bucket, and by ``minor`` inside a bucket.
+@jit
+def find_cells(edges: Int64s, low: Int64s, high: Int64s, first: Int64s, last: Int64s) -> None:
+    """Write the cells [first[p], last[p]) that the interval [low[p], high[p]] touches.
+
+    Cell c begins with the key ``edges[c]``, and the cell before it may end with the same key. The search
+    begins at the cells of the probe before. Therefore it is fast if the ends of the intervals ascend.
+    """
+    n = len(edges)
+    at, behind = 0, 0
+    for p in range(len(low)):
+        key = low[p]
+        at += (at + 1 < n and edges[at + 1] < key) - (at > 0 and edges[at] >= key)
+        if (at + 1 < n and edges[at + 1] < key) or (at > 0 and edges[at] >= key):
+            at = max(bound(edges, key, False) - 1, 0)
+        first[p] = at
+        key = high[p]
+        behind += (behind < n and edges[behind] <= key) - (behind > 0 and edges[behind - 1] > key)
+        if (behind < n and edges[behind] <= key) or (behind > 0 and edges[behind - 1] > key):
+            behind = bound(edges, key, True)
+        last[p] = behind
+
+
+@jit
+def bound(edges: Int64s, key: int, is_after: bool) -> int:
+    """Find the first edge that is at least ``key``, or greater if ``is_after``; ``len(edges)`` if none is."""
+    start, n = 0, len(edges)
+    while n > 0:
+        half = (n + 1) >> 1
+        edge = edges[start + half - 1]
+        start += half * ((edge < key) | (is_after & (edge == key)))
+        n -= half
+    return start
+
+
+def order_inside(by_bucket: Int64s, offsets: Int64s, by_minor: Int64s) -> Int64s:
+    """Order row numbers by bucket, and as in ``by_minor`` inside a bucket.
 
     Two unstable sorts and one pass are 2.5 times as fast as ``np.lexsort``, which sorts stably twice.
 
@@ -55,18 +90,18 @@ def order_inside(by_bucket: Int64s, offsets: Int64s, minor: Int64s) -> Int64s:
         The row numbers, grouped by bucket.
     offsets : int64, shape (buckets + 1,)
         Bucket b is ``by_bucket[offsets[b]:offsets[b + 1]]``.
-    minor : int64, shape (n,)
-        The key inside the bucket for each row number.
+    by_minor : int64, shape (n,)
+        All row numbers, in the order that they have inside a bucket.
 
     Examples
     --------
-    >>> order_inside(np.array([3, 0, 2, 1]), np.array([0, 2, 4]), np.array([7, 5, 6, 8]))
+    >>> order_inside(np.array([3, 0, 2, 1]), np.array([0, 2, 4]), np.array([1, 2, 0, 3]))
     array([0, 3, 1, 2])
     """
     bucket_of = np.empty_like(by_bucket)
     bucket_of[by_bucket] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     out = np.empty_like(by_bucket)
-    _place(np.argsort(minor), bucket_of, offsets[:-1].copy(), out)
+    _place(by_minor, bucket_of, offsets[:-1].copy(), out)
     return out
 
 

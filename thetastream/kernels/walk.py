@@ -19,6 +19,10 @@ LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 BLOCK_BITS = 3
 BLOCK = 1 << BLOCK_BITS
 """The number of rows of a block, and of zones of a zone."""
+FINGERS = 16
+"""The number of buckets of which a walk remembers where the last probe entered, a power of two."""
+LONGEST_STEP = 8
+"""The longest step of the search from there, in rows."""
 
 
 @jit
@@ -31,8 +35,10 @@ def walk(
     slo: Int64s,
     shi: Int64s,
     columns: Int64s,
+    places: Int64s,
     lo: Int64s,
     hi: Int64s,
+    start: int,
     cursor: Int64s,
     out_probe: Int64s,
     out_stored: Int64s,
@@ -47,8 +53,9 @@ def walk(
     """Walk the buckets of a run, and emit every stored tuple inside the box of a probe.
 
     For each probe p, each bucket b in [first[p], last[p]), and each stored row i of b with
-    slo[p] <= rows[i, suffix] <= shi[p]: emit (p, i) iff lo[p, j] <= rows[i, columns[j]] <= hi[p, j] for all
-    j. The pairs fill the output buffers, and their number is returned.
+    slo[p] <= rows[i, suffix] <= shi[p]: emit (p, i) iff every column columns[j] of row i lies in the interval
+    [lo[places[j], start + p], hi[places[j], start + p]]. The pairs fill the output buffers, and their number
+    is returned.
 
     ``cursor`` is (probe, bucket, row, candidates seen, pairs of the probe). Row -1 means that the walk has
     not entered the bucket. A probe with ``most`` pairs is done. If fewer pairs are returned than the buffers
@@ -63,6 +70,9 @@ def walk(
     found = cursor[4]
     seen = 0
     has_zones = len(zoned) > 0
+    # Some buckets, the lower end of the last probe that entered each, and the row where it began.
+    entered = np.full(FINGERS, -1, np.int64)
+    sought, found_at = np.empty(FINGERS, np.int64), np.empty(FINGERS, np.int64)
     while p < len(first):
         if b < 0:
             b = first[p]
@@ -75,10 +85,15 @@ def walk(
                     # The difference must not leave int64: compiled code does not wrap.
                     if len(reach) > 0 and reach[b] < HIGHEST and entry[p] >= LOWEST + reach[b]:
                         low = max(low, entry[p] - reach[b])
-                    i = lower_bound(rows, suffix, i, end, low)
+                    finger = b & (FINGERS - 1)
+                    if entered[finger] == b and sought[finger] <= low:
+                        i = step_to(rows, suffix, found_at[finger], end, low)
+                    else:
+                        i = lower_bound(rows, suffix, i, end, low)
+                    entered[finger], sought[finger], found_at[finger] = b, low, i
             while i < end:
                 if has_zones and i & (BLOCK - 1) == 0:
-                    i = pass_blocks(zones, levels, i, end, zoned, checks, lo, hi, p)
+                    i = pass_blocks(zones, levels, i, end, zoned, checks, lo, hi, start + p)
                     if i >= end:
                         break
                 if suffix >= 0 and rows[i, suffix] > shi[p]:
@@ -90,8 +105,8 @@ def walk(
                 seen += 1
                 inside = True
                 for j in range(len(columns)):
-                    value = rows[i, columns[j]]
-                    if value < lo[p, j] or value > hi[p, j]:
+                    value, place = rows[i, columns[j]], places[j]
+                    if value < lo[place, start + p] or value > hi[place, start + p]:
                         inside = False
                         break
                 if inside:
@@ -125,6 +140,19 @@ def lower_bound(rows: Int64s, column: int, start: int, end: int, key: int) -> in
         start += half * (rows[start + half - 1, column] < key)
         n -= half
     return start
+
+
+@jit
+def step_to(rows: Int64s, column: int, start: int, end: int, key: int) -> int:
+    """Find what ``lower_bound`` finds, by longer and longer steps, because the row is probably near."""
+    step = 1
+    while step <= LONGEST_STEP:
+        at = start + step - 1
+        if at >= end or rows[at, column] >= key:
+            return lower_bound(rows, column, start, min(at, end), key)
+        start = at + 1
+        step <<= 1
+    return lower_bound(rows, column, start, end, key)
 
 
 @jit
@@ -162,14 +190,14 @@ def pass_blocks(
 def is_excluded(
     zones: Int64s, zone: int, zoned: Int64s, checks: Int64s, lo: Int64s, hi: Int64s, p: int
 ) -> bool:
-    """Whether no row of a zone lies in the intervals of probe ``p``.
+    """Whether no row of a zone lies in the intervals of column ``p`` of ``lo`` and ``hi``.
 
     Columns ``2 * zoned[z]`` and ``2 * zoned[z] + 1`` of ``zones`` have the least and the greatest value of
-    the column that check ``checks[z]`` compares.
+    the column whose intervals are row ``checks[z]`` of ``lo`` and ``hi``.
     """
     for z in range(len(zoned)):
         least = 2 * zoned[z]
         j = checks[z]
-        if zones[zone, least] > hi[p, j] or zones[zone, least + 1] < lo[p, j]:
+        if zones[zone, least] > hi[j, p] or zones[zone, least + 1] < lo[j, p]:
             return True
     return False

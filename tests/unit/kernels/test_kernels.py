@@ -19,9 +19,9 @@ def longs(*values):
 rows = np.arange(2000, dtype=np.int64).reshape(-1, 2)
 cursor = longs(0, -1, -1, 0, 0)
 probe, stored = np.zeros(100, np.int64), np.zeros(100, np.int64)
-n = walk(rows, longs(0, 1000), 1, longs(0, 0), longs(1, 1), longs(11, 500), longs(25, 508), longs(0),
-         longs(14, 0).reshape(-1, 1), longs(99, 504).reshape(-1, 1), cursor, probe, stored,
-         longs(), longs(), longs().reshape(0, 2), longs(0), longs(), longs(), 1000)
+n = walk(rows, longs(0, 1000), 1, longs(0, 0), longs(1, 1), longs(11, 500), longs(25, 508),
+         longs(0), longs(0), longs(14, 0).reshape(1, -1), longs(99, 504).reshape(1, -1), 0, cursor,
+         probe, stored, longs(), longs(), longs().reshape(0, 2), longs(0), longs(), longs(), 1000)
 print(list(zip(probe[:n].tolist(), stored[:n].tolist())), cursor[3])
 """
 

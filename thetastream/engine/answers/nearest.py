@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import Matches, RowFacts, concat
+from thetastream.core.blocks import Matches, concat
 from thetastream.core.cancellation import cancel
 from thetastream.core.columns import RANKED, SIGN, TUPLE
 from thetastream.core.condition import TIME
@@ -134,9 +134,9 @@ class NearestUnit(AnsweringUnit):
             return
         self.counters.probed += len(right.rows)
         fresh = ChainedIndex(self._spec.describe_stored(Side.RIGHT), [], MemoryStore())
-        fresh.insert(right.payload, right.rows)
+        fresh.insert(right.facts.batch, right.rows, right.places)
         for _, run in stored.runs():
-            yield from self._search(Tuples(run.payload, run.rows), fresh)
+            yield from self._search(Tuples(run.facts, run.rows), fresh)
 
     def _cost_more(self, side: Side, tuples: Tuples, most: int) -> bool:
         """Whether ranking all stored partners of these tuples costs more than ranking ``most`` partners."""
@@ -148,7 +148,8 @@ class NearestUnit(AnsweringUnit):
         assert ranking is not None
         box = build_box(plan, left.rows)
         times = box.spans.get(locate_key_column(TIME)) if plan.condition.window is not None else None
-        values = left.payload.column(RANKED) if ranking.has_left else None
+        payload = left.payload
+        values = payload.column(RANKED) if ranking.has_left else None
         is_hard = np.zeros(len(left.rows), dtype=np.bool_)
         found: list[tuple[Int64s, pa.RecordBatch, Int64s, Int64s]] = []
         for meta, run in index.runs():
@@ -157,16 +158,17 @@ class NearestUnit(AnsweringUnit):
                 chosen = np.flatnonzero((times.low <= meta.max_ts) & (times.high >= meta.min_ts))
             if len(chosen):
                 mine = None if values is None else values.take(pa.array(chosen))
-                probe, stored, keys, hard = RankedRun.of(run, plan, ranking).find(box.reorder(chosen), mine)
+                probe, stored, keys, hard = RankedRun.of(run, plan, ranking).find(box.arrange(chosen), mine)
                 is_hard[chosen[hard]] = True
                 self.counters.candidates += len(keys)
                 found.append((chosen[probe], run.payload, stored, keys))
         for probe, partner, stored, keys in found:
             kept = ~is_hard[probe]
-            self._add(left.payload, probe[kept], partner, stored[kept], keys[kept])
+            self._add(payload, probe[kept], partner, stored[kept], keys[kept])
         if is_hard.any():
             rest = left.take(is_hard)
-            yield from self._match(Side.LEFT, rest.payload, index.probe(rest.rows, RowFacts(rest.payload)))
+            pairs = index.probe(rest.rows, rest.facts, places=rest.places)
+            yield from self._match(Side.LEFT, rest.facts.batch, pairs)
 
     def _add(
         self, left: pa.RecordBatch, left_rows: Int64s, right: pa.RecordBatch, right_rows: Int64s, keys: Int64s

@@ -233,7 +233,9 @@ class AnsweringUnit(Unit):
     def _store(self, side: Side, tuples: Tuples | None) -> None:
         if tuples is not None and side in self._open and self._answers_at_once:
             # A tuple that has found a partner among the stored tuples is answered already.
-            tuples = tuples.take(self._open[side].are_open(read_numbers(tuples.payload)))
+            numbers = read_numbers(tuples.facts.batch)
+            numbers = numbers if tuples.places is None else numbers[tuples.places]
+            tuples = tuples.take(self._open[side].are_open(numbers))
         super()._store(side, tuples)
 
     @property

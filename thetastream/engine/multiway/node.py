@@ -271,7 +271,7 @@ class MultiwayNode:
             if chosen is None:
                 yield from self._probe(partial, hop, index, payload, rows)
             elif len(chosen):
-                yield from self._probe(partial, hop, index, payload.take(chosen), rows[chosen])
+                yield from self._probe(partial, hop, index, payload.take(chosen), rows.take(chosen, axis=0))
 
     def _probe(
         self, partial: PartialResults, hop: Hop, index: ChainedIndex, payload: pa.RecordBatch, rows: Int64s

@@ -17,7 +17,7 @@ import pyarrow as pa
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, Never, combine_keys, encode, shift
 from thetastream.core.sides import Side
-from thetastream.index.base import Access, IndexSpec, Span
+from thetastream.index.base import Access, Ends, IndexSpec, Span
 
 
 def locate_key_column(key: int) -> int:
@@ -132,12 +132,34 @@ class Box:
 
     shared: set[int] = field(default_factory=set)
     """The columns that more than one conjunct narrows."""
+    table: Ends | None = None
+    """The intervals of an arranged box as a table, of which ``spans`` has the rows."""
 
-    def reorder(self, order: Int64s) -> "Box":
-        """Return the boxes of these probes, in this order."""
-        spans = {column: Span(span.low[order], span.high[order]) for column, span in self.spans.items()}
-        group = None if self.group is None else self.group[order]
-        return Box(len(order), group, spans, shared=self.shared)
+    def arrange(self, order: Int64s | None = None) -> "Box":
+        """Return the boxes of these probes, by default of all, in this order, with a table of intervals."""
+        n = self.n_probes if order is None else len(order)
+        low, high = np.empty((2, len(self.spans), n), dtype=np.int64)
+        for place, span in enumerate(self.spans.values()):
+            for row, ends in ((low[place], span.low), (high[place], span.high)):
+                if order is None:
+                    row[:] = ends
+                else:
+                    np.take(ends, order, out=row, mode="clip")  # other modes copy the row
+        group = self.group if self.group is None or order is None else self.group[order]
+        table = Ends((*self.spans,), low, high)
+        spans = dict(zip(self.spans, map(Span, low, high), strict=True))
+        return Box(n, group, spans, shared=self.shared, table=table)
+
+    def part(self, chosen: slice | Int64s) -> "Box":
+        """Return the boxes of some probes of an arranged box. Those of a slice are not copied."""
+        if not isinstance(chosen, slice):
+            return self.arrange(chosen)
+        assert self.table is not None
+        spans = {column: Span(low[chosen], high[chosen]) for column, (low, high) in self.spans.items()}
+        start, stop, _ = chosen.indices(self.n_probes)
+        group = None if self.group is None else self.group[chosen]
+        table = self.table._replace(start=self.table.start + start)
+        return Box(stop - start, group, spans, shared=self.shared, table=table)
 
     def exclude(self, void: Never) -> None:
         """Add probes to the mask of those that no tuple can match."""

@@ -82,23 +82,31 @@ class ChainedIndex:
         period = 0 if self._period_us is None else meta.max_ts // self._period_us
         return meta if period == meta.period else replace(meta, period=period)
 
-    def insert(self, payload: pa.RecordBatch, rows: Int64s) -> None:
-        """Store tuples in new segments, and merge tiers that are full."""
+    def insert(self, payload: pa.RecordBatch, rows: Int64s, places: Int64s | None = None) -> None:
+        """Store tuples in new segments, and merge tiers that are full.
+
+        ``rows`` are their key rows, and ``places`` their positions in ``payload``; by default they are all of
+        it.
+        """
         if not len(rows):
             return
         if self._period_us is None:
-            self._append(0, payload, rows)
+            self._append(0, payload, rows, places)
         else:
             periods = rows[:, 0] // self._period_us
-            for first, last in cut_periods(periods):
-                inside = np.flatnonzero((periods >= first) & (periods <= last))
-                whole = len(inside) == len(rows)
-                part = payload if whole else payload.take(inside)
-                self._append(last, part, rows if whole else rows[inside])
+            spans = cut_periods(periods)
+            number = np.searchsorted([last for _, last in spans], periods).astype(np.uint16)
+            order = np.argsort(number, kind="stable")
+            ends = np.searchsorted(number[order], np.arange(len(spans)), side="right")
+            for (_, last), part in zip(spans, np.split(order, ends), strict=False):
+                mine = part if places is None else places[part]
+                self._append(last, payload, rows.take(part, axis=0), mine)
         self._merge()
 
-    def _append(self, period: int, payload: pa.RecordBatch, rows: Int64s) -> None:
-        run = build(self._plan, payload, rows)
+    def _append(
+        self, period: int, payload: pa.RecordBatch, rows: Int64s, places: Int64s | None = None
+    ) -> None:
+        run = build(self._plan, payload, rows, places)
         meta = describe(self._spec.stream, period, run)
         self._store.put(meta, run)
         self.segments.append(meta)
@@ -151,7 +159,7 @@ class ChainedIndex:
         left = find_left(payload)
         if left is not None:
             self._note_cancelled(payload, left)
-            payload, rows = payload.take(left), rows[left]
+            payload, rows = payload.take(left), rows.take(left, axis=0)
         if len(rows):
             self._append(period, payload, rows)
         for meta in old:
@@ -285,7 +293,7 @@ class ChainedIndex:
         kept = np.flatnonzero(is_kept)
         if len(kept) < run.n_rows:
             if len(kept):
-                self._append(meta.period, run.payload.take(kept), run.rows[kept])
+                self._append(meta.period, run.payload.take(kept), run.rows.take(kept, axis=0))
             self.segments.remove(meta)
             self._store.drop(meta)
         return run.n_rows - len(kept)
@@ -423,14 +431,16 @@ class ChainedIndex:
         probe_facts: RowFacts,
         plan: IndexPlan | None = None,
         *,
+        places: Int64s | None = None,
         has_one: bool = False,
     ) -> Iterator[Candidates]:
         """Find partners for probing key rows. ``plan`` must use the same index, its buckets, or a scan.
 
-        ``probe_facts`` are those of the probing tuples. If ``has_one``, one partner of a probe is enough.
+        ``places`` are the positions of the probes among the tuples of ``probe_facts``; by default they are
+        all of them. If ``has_one``, one partner of a probe is enough.
         """
         plan = plan or self._plan
-        yield from probe_segments(self.segments, self._store, plan, probes, probe_facts, has_one)
+        yield from probe_segments(self.segments, self._store, plan, probes, probe_facts, has_one, places)
 
 
 def _find_deletes(tuples: list[pa.RecordBatch]) -> pa.RecordBatch | None:

@@ -18,6 +18,8 @@ SPARSE_ROWS = 1 << 10
 arrived in one epoch, so keeping them longer costs less than the segments would."""
 SEGMENTS_PER_EPOCH = 16
 """A segment that has less than this share of an epoch's tuples takes in the next period too."""
+COUNTED = 4
+"""Periods are counted in an array if it has at most so many places for each tuple. Others are sorted."""
 LARGE_GAPS = 8
 """No segment spans one of the largest gaps, if these are longer than ``SHARED_PERIODS``. So a tuple with a
 wrong time, far ahead of all others, keeps no other tuple alive."""
@@ -34,7 +36,7 @@ def cut_periods(periods: Int64s) -> list[tuple[int, int]]:
     >>> len(cut_periods(np.arange(0, 1_000_000, 10)))
     24
     """
-    numbers, counts = np.unique(periods, return_counts=True)
+    numbers, counts = _count_periods(periods)
     before = np.concatenate([[0], np.cumsum(counts)])
     sparse = max(SPARSE_ROWS, -(-len(periods) // SEGMENTS_PER_EPOCH))
     found = []
@@ -50,6 +52,16 @@ def cut_periods(periods: Int64s) -> list[tuple[int, int]]:
             found.append((int(numbers[start]), int(numbers[behind - 1])))
             start = behind
     return found
+
+
+def _count_periods(periods: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the periods that have tuples in ascending order, and how many each of them has."""
+    first, last = int(periods.min()), int(periods.max())
+    if last - first > COUNTED * len(periods):
+        return np.unique(periods, return_counts=True)
+    counts = np.bincount(periods - first)
+    numbers = np.flatnonzero(counts)
+    return numbers + first, counts[numbers]
 
 
 def _end_stretches(numbers: Int64s) -> list[int]:

@@ -1,6 +1,7 @@
 """Probes segments: finds the stored tuples that lie in the boxes of probing tuples, piece by piece."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -9,27 +10,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.blocks import RowFacts, cut_pairs
-from thetastream.core.condition import TIME
-from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.keys import HIGHEST, LOWEST, Int64s, sort_keys, sort_neighbours
 from thetastream.core.row_limit import read_thresholds
 from thetastream.core.sides import Side
-from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
-from thetastream.engine.store.run import Run, search
+from thetastream.engine.store.box import Box, IndexPlan, build_box
+from thetastream.engine.store.run import TIME_COLUMN, Run, search
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
-from thetastream.index.base import MeasuredSearch, RankedSearch
+from thetastream.index.base import MeasuredSearch, RankedSearch, Span
 
 MIN_PAIRS_AT_ONCE = 1 << 10
 PAIRS_AT_ONCE = 1 << 17
 """The smallest and the largest number of pairs in one piece of the output. Pieces of wide tuples have fewer
 pairs."""
 BYTES_AT_ONCE = 1 << 25
+STRETCH, SAMPLES = 1 << 15, 64
+"""The number of probes in a stretch, and how many of each are looked at to cut the stretches."""
+CELLS, FEWEST = 128, 64
+"""If the index has cells, the number of groups of the probes of a stretch, and the least size of a group."""
+FEW_OTHERS = 1 / 8
+"""The share of probes outside a segment that are searched with the others."""
 
 
 class Candidates(NamedTuple):
     """Some of the pairs that an index has found."""
 
     probes: Int64s
-    """Positions among the probes."""
+    """Positions among the tuples of which the probes are a selection."""
     payload: pa.RecordBatch
     stored: Int64s
     """Positions in the stored payload."""
@@ -46,66 +52,103 @@ def probe_segments(
     probes: Int64s,
     probe_facts: RowFacts,
     has_one: bool = False,
+    places: Int64s | None = None,
 ) -> Iterator[Candidates]:
     """Find partners for probing key rows among the tuples of these segments.
 
-    ``probe_facts`` are those of the probing tuples. A piece has ``BYTES_AT_ONCE`` bytes at most, or one
-    pair. If ``has_one``, a probe is done as soon as it has one partner.
+    ``places`` are the positions of the probes among the tuples of ``probe_facts``; by default they are all of
+    them. A piece has ``BYTES_AT_ONCE`` bytes at most, or one pair. If ``has_one``, a probe is done as soon as
+    it has one partner.
     """
-    if not len(probes) or not segments:
+    n = len(probes)
+    if not n or not segments:
         return
-    is_open = np.ones(len(probes), dtype=np.bool_)
-    query = build_box(plan, probes)
-    order = _sequence_probes(plan, query)
-    if order is not None:
-        query = query.reorder(order)
-    best = _open_heaps(plan, len(probes))
-    times = query.spans.get(locate_key_column(TIME)) if plan.condition.window is not None else None
+    box = build_box(plan, probes)
+    has_times = plan.condition.window is not None and TIME_COLUMN in box.spans
+    order, cuts = _sequence_probes(plan, box, has_times)
+    box = box.arrange(order)
+    everyone = np.arange(n) if places is None else places
+    everyone = everyone if order is None else everyone[order]
+    stretches = _Stretches(box.spans[TIME_COLUMN], cuts) if has_times else None
+    best = _open_heaps(plan, probe_facts.batch.num_rows)
+    is_open = np.ones(n, dtype=np.bool_)
     for meta in segments:
-        # 1. Choose the probes whose window touches the segment. Skip the window check if the segment lies
-        #    inside all windows.
-        chosen, skip, touches = None, frozenset[int](), is_open
-        if times is not None:
-            touches = is_open & (times.low <= meta.max_ts) & (times.high >= meta.min_ts)
-        if not touches.any():
+        # 1. Choose the probes whose window touches the segment.
+        chosen: slice | Int64s = slice(0, n)
+        if stretches is not None:
+            chosen = stretches.find_touching(meta.min_ts, meta.max_ts)
+        if has_one:
+            chosen = _list_numbers(chosen)[is_open[chosen]]
+        if not _count(chosen):
             continue
-        if not touches.all():
-            chosen = np.flatnonzero(touches)
-        if times is not None:
-            low = times.low if chosen is None else times.low[chosen]
-            high = times.high if chosen is None else times.high[chosen]
-            if low.max() <= meta.min_ts and high.min() >= meta.max_ts:
-                skip = frozenset({locate_key_column(TIME)})
         run = store.get(meta)
-        if times is None and len(segments) > 1:
+        if stretches is None and len(segments) > 1:
             # Runs without a window may be cut by a key, as those of a large table are.
-            touches = touches & _find_touching(plan, run, query)
-            if not touches.any():
+            numbers = _list_numbers(chosen)
+            chosen = numbers[_find_touching(plan, run, box)[numbers]]
+            if not len(chosen):
                 continue
-            chosen = None if touches.all() else np.flatnonzero(touches)
-        # 2. Walk the segment.
+        part = box if _count(chosen) == n else box.part(chosen)
+        mine = everyone[chosen]
+        # 2. Skip the check of the window if the segment lies inside all windows.
+        skip = frozenset[int]()
+        if stretches is not None:
+            low, high = part.spans[TIME_COLUMN]
+            if low.max() <= meta.min_ts and high.min() >= meta.max_ts:
+                skip = frozenset({TIME_COLUMN})
+        # 3. Walk the segment.
         wide = probe_facts.mean + run.facts.mean
         widest = probe_facts.widest + run.facts.widest
         capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
         most = 1 if has_one else HIGHEST
         measured = ranked = None
         if plan.index.shape.layout.uses_measures:
-            places = np.arange(len(probes)) if order is None else order
-            places = places if chosen is None else places[chosen]
-            measured = _prepare_measure(plan, run, probe_facts, places)
-            ranked = None if measured else _prepare_ranking(plan, run, probe_facts, places, best)
-        pieces = search(plan, run, query, chosen, skip, capacity, most, measured, ranked)
-        for found, stored, n_compared, is_proved in pieces:
+            measured = _prepare_measure(plan, run, probe_facts, mine)
+            ranked = None if measured else _prepare_ranking(plan, run, probe_facts, mine, best)
+        pairs = search(plan, run, part, skip, capacity, most, measured, ranked)
+        for number, stored, n_compared, is_proved in pairs:
             if has_one:
-                is_open[found] = False
-            found = found if order is None else order[found]
+                is_open[_list_numbers(chosen)[number]] = False
+            found = mine[number]
             if widest * len(found) <= BYTES_AT_ONCE:
                 yield Candidates(found, run.payload, stored, n_compared, is_proved)
                 continue
             sizes = probe_facts.each[found] + run.facts.each[stored]
-            for part in cut_pairs(sizes, BYTES_AT_ONCE):
-                compared = n_compared if part.start == 0 else 0
-                yield Candidates(found[part], run.payload, stored[part], compared, is_proved)
+            for piece in cut_pairs(sizes, BYTES_AT_ONCE):
+                compared = n_compared if piece.start == 0 else 0
+                yield Candidates(found[piece], run.payload, stored[piece], compared, is_proved)
+
+
+class _Stretches:
+    """Stretches of probes with similar windows. They follow each other in the order of the probes."""
+
+    def __init__(self, times: Span, cuts: Int64s) -> None:
+        self._times, self._cuts = times, cuts
+        self._least = np.minimum.reduceat(times.low, cuts[:-1])
+        self._greatest = np.maximum.reduceat(times.high, cuts[:-1])
+
+    def find_touching(self, first: int, last: int) -> slice | Int64s:
+        """Find the probes whose windows touch the interval [first, last].
+
+        A slice has a few others too, if they are few: that costs less than copies of all intervals.
+        """
+        touched = np.flatnonzero((self._least <= last) & (self._greatest >= first))
+        if not len(touched):
+            return slice(0, 0)
+        found = slice(int(self._cuts[touched[0]]), int(self._cuts[touched[-1] + 1]))
+        low, high = self._times
+        is_touching = (low[found] <= last) & (high[found] >= first)
+        if np.count_nonzero(~is_touching) <= FEW_OTHERS * len(is_touching):
+            return found
+        return np.flatnonzero(is_touching) + found.start
+
+
+def _list_numbers(chosen: slice | Int64s) -> Int64s:
+    return np.arange(chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
+
+
+def _count(chosen: slice | Int64s) -> int:
+    return chosen.stop - chosen.start if isinstance(chosen, slice) else len(chosen)
 
 
 def _find_touching(plan: IndexPlan, run: Run, box: Box) -> npt.NDArray[np.bool_]:
@@ -174,10 +217,44 @@ def _number_values(mine: pa.Array, theirs: pa.Array) -> tuple[Int64s, Int64s]:
     return every[: len(mine)], every[len(mine) :]
 
 
-def _sequence_probes(plan: IndexPlan, query: Box) -> Int64s | None:
-    """Sort the probes as the index is sorted, so that neighbouring probes read the same cache lines."""
-    if query.group is not None:
-        return np.argsort(query.group)
-    if plan.access.ranges:
-        return np.argsort(query.spans[plan.access.ranges[0]].low)
-    return None
+def _sequence_probes(plan: IndexPlan, box: Box, has_times: bool) -> tuple[Int64s | None, Int64s]:
+    """Sort the probes as the index is sorted, so that neighbouring probes read the same cache lines.
+
+    Many probes are cut into stretches with similar windows, and each stretch is sorted. Return the order, or
+    None if probes keep theirs, and the place where each stretch begins, followed by the number of probes.
+    """
+    n, ranges = box.n_probes, plan.access.ranges
+    cuts = np.array([0, n])
+    if box.group is not None:
+        keys = box.group
+    elif ranges:
+        keys = np.ascontiguousarray(box.spans[ranges[0]].low)
+    else:
+        return None, cuts
+    # Probes of one cell are sorted by its suffix, so that one finds its rows near those of the probe before.
+    second = box.spans[ranges[1]].low if len(ranges) > 1 and box.group is None else None
+    order = np.arange(n)
+    if has_times and n >= 2 * STRETCH:
+        low, high = box.spans[TIME_COLUMN]
+        n_stretches = n // STRETCH
+        number = _cut_evenly(high if low.max() == LOWEST else low, n_stretches)
+        order = np.argsort(number, kind="stable")
+        cuts = np.unique(np.searchsorted(number[order], np.arange(n_stretches + 1)))
+    for first, last in pairwise(cuts):
+        part = order[first:last]
+        part = part[sort_keys(keys[part], is_rough=True)]
+        if second is not None:
+            part = part[sort_neighbours(second[part], max(FEWEST, len(part) // CELLS))]
+        order[first:last] = part
+    return order, cuts
+
+
+def _cut_evenly(values: Int64s, n: int) -> npt.NDArray[np.uint16]:
+    """Number the values from 0 to n - 1 in ascending order, so that about as many have each number.
+
+    >>> _cut_evenly(np.array([30, 10, 40, 20]), 2).tolist()
+    [1, 0, 1, 0]
+    """
+    sample = np.sort(values[:: max(1, len(values) // (SAMPLES * n))])
+    edges = sample[[len(sample) * k // n for k in range(1, n)]]
+    return np.searchsorted(edges, values, side="right").astype(np.uint16)

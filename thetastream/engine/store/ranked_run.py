@@ -58,7 +58,7 @@ def cost_more(
     """
     sample = np.arange(0, len(keys), max(1, len(keys) // SAMPLE))
     left = most * len(sample) / max(1, len(keys))
-    for one in probe(keys[sample], RowFacts(tuples.take(pa.array(sample)))):
+    for one in probe(keys.take(sample, axis=0), RowFacts(tuples.take(pa.array(sample)))):
         left -= len(one.probes) + one.n_compared / COMPARED
         if left < 0:
             return True
@@ -137,7 +137,7 @@ class RankedRun:
     def rows(self) -> Int64s:
         """The key rows in this order."""
         is_same = np.array_equal(self.order, np.arange(len(self.order)))
-        return self.run.rows if is_same else np.ascontiguousarray(self.run.rows[self.order])
+        return self.run.rows if is_same else self.run.rows.take(self.order, axis=0)
 
     @cached_property
     def bounding(self) -> tuple[int, ...]:
@@ -163,7 +163,7 @@ class RankedRun:
         """
         # Tuples in the order of the rows read neighbouring cache lines.
         order = self._sequence(box)
-        box, values = box.reorder(order), None if values is None else values.take(pa.array(order))
+        box, values = box.arrange(order), None if values is None else values.take(pa.array(order))
         start, end, stop = self._bound(box)
         mine = None if values is None else encode(values, self.ranking.domain)
         is_hard = np.zeros(box.n_probes, dtype=np.bool_)

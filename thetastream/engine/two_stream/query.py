@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thetastream.core.blocks import RowFacts
 from thetastream.core.columns import SEEN, SEQUENCE
 from thetastream.core.condition import (
     SUBINDEXES_PER_WINDOW,
@@ -107,15 +108,24 @@ def _find_seen_key(condition: Condition, side: Side) -> int:
 
 
 class Tuples(NamedTuple):
-    """Tuples of an epoch with their key rows."""
+    """Tuples of an epoch with their key rows. A selection of them shares the columns of all."""
 
-    payload: pa.RecordBatch
+    facts: RowFacts
+    """Those of all tuples from which these were selected."""
     rows: Int64s
+    places: Int64s | None = None
+    """The positions of these tuples among all; None stands for all."""
+
+    @property
+    def payload(self) -> pa.RecordBatch:
+        """The columns of these tuples."""
+        return self.facts.batch if self.places is None else self.facts.batch.take(self.places)
 
     def take(self, mask: npt.NDArray[np.bool_]) -> "Tuples":
         """Select the tuples for which ``mask`` is true."""
         kept = np.flatnonzero(mask)
-        return Tuples(self.payload.take(kept), self.rows[kept])
+        places = kept if self.places is None else self.places[kept]
+        return Tuples(self.facts, self.rows.take(kept, axis=0), places)
 
 
 class Arrivals(NamedTuple):

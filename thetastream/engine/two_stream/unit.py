@@ -254,7 +254,7 @@ class Unit:
     def _add_keys(self, side: Side, batch: pa.RecordBatch | None) -> Tuples | None:
         if batch is None or not batch.num_rows:
             return None
-        return Tuples(batch, encode_key_rows(side, self._keyed_by, batch))
+        return Tuples(RowFacts(batch), encode_key_rows(side, self._keyed_by, batch))
 
     # Joining
 
@@ -283,7 +283,7 @@ class Unit:
         period = max(spec.archive_period_us or 0, FRESH_PERIOD)
         index = ChainedIndex(replace(spec, archive_period_us=period), [], MemoryStore())
         if tuples is not None:
-            index.insert(tuples.payload, tuples.rows)
+            index.insert(tuples.facts.batch, tuples.rows, tuples.places)
         return index
 
     def _probe_then_store(self, side: Side, arrivals: Arrivals) -> Iterator[Matches]:
@@ -301,22 +301,25 @@ class Unit:
 
     def _store(self, side: Side, tuples: Tuples | None) -> None:
         if tuples is not None:
-            self._indexes[side].insert(tuples.payload, tuples.rows)
+            self._indexes[side].insert(tuples.facts.batch, tuples.rows, tuples.places)
             self.counters.stored += len(tuples.rows)
             if self._spec.condition.sides[side].rules.is_strict:
-                signs = read_signs(tuples.payload)
+                payload = tuples.payload
+                signs = read_signs(payload)
                 assert signs is not None
-                self._new_deletes[side].append(tuples.payload.take(np.flatnonzero(signs < 0)))
+                self._new_deletes[side].append(payload.take(np.flatnonzero(signs < 0)))
 
     def _probe(self, side: Side, tuples: Tuples | None, *fresh: ChainedIndex) -> Iterator[Matches]:
         """Find partners among the stored tuples of the other side and among the ``fresh`` tuples."""
         if tuples is None:
             return
-        payload, rows = tuples
-        self.counters.probed += len(rows)
-        facts, has_one = RowFacts(payload), self._needs_one(side)
-        probed = (index.probe(rows, facts, has_one=has_one) for index in (self._indexes[side.other], *fresh))
-        matches = self._match(side, payload, chain.from_iterable(probed))
+        self.counters.probed += len(tuples.rows)
+        has_one = self._needs_one(side)
+        indexes = (self._indexes[side.other], *fresh)
+        probed = (
+            index.probe(tuples.rows, tuples.facts, places=tuples.places, has_one=has_one) for index in indexes
+        )
+        matches = self._match(side, tuples.facts.batch, chain.from_iterable(probed))
         deletes = self._gather_deletes(side.other)
         yield from matches if deletes is None else cancel_matches(matches, side.other, deletes)
 
