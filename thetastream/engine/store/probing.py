@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thetastream.core.blocks import RowFacts, cut_pairs
+from thetastream.core.blocks import RowFacts, cut_matches
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, sort_keys, sort_neighbours
 from thetastream.core.row_limit import read_thresholds
 from thetastream.core.sides import Side
@@ -68,7 +68,8 @@ def probe_segments(
     order, cuts = _sequence_probes(plan, box, has_times)
     box = box.arrange(order)
     everyone = np.arange(n) if places is None else places
-    everyone = everyone if order is None else everyone[order]
+    if order is not None:
+        everyone = everyone[order]
     stretches = _Stretches(box.spans[TIME_COLUMN], cuts) if has_times else None
     best = _open_heaps(plan, probe_facts.batch.num_rows)
     is_open = np.ones(n, dtype=np.bool_)
@@ -98,7 +99,6 @@ def probe_segments(
                 skip = frozenset({TIME_COLUMN})
         # 3. Walk the segment.
         wide = probe_facts.mean + run.facts.mean
-        widest = probe_facts.widest + run.facts.widest
         capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
         most = 1 if has_one else HIGHEST
         measured = ranked = None
@@ -110,11 +110,7 @@ def probe_segments(
             if has_one:
                 is_open[_list_numbers(chosen)[number]] = False
             found = mine[number]
-            if widest * len(found) <= BYTES_AT_ONCE:
-                yield Candidates(found, run.payload, stored, n_compared, is_proved)
-                continue
-            sizes = probe_facts.each[found] + run.facts.each[stored]
-            for piece in cut_pairs(sizes, BYTES_AT_ONCE):
+            for piece in cut_matches(probe_facts, found, run.facts, stored, BYTES_AT_ONCE):
                 compared = n_compared if piece.start == 0 else 0
                 yield Candidates(found[piece], run.payload, stored[piece], compared, is_proved)
 
