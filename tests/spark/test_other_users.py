@@ -12,6 +12,7 @@ from tests.support.planted import list_victims, plant
 
 PROGRAM = """
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -23,7 +24,10 @@ from beside_the_program import is_less
 sys.path.append("")
 from in_the_folder import is_near
 
-spark = th.local_session(1, **{"spark.hadoop.its.secret.key": "hunter2", "spark.its.name": "shown"})
+# The folders of a session are private also if all other files of this process may be written by everybody.
+os.umask(0)
+settings = {"spark.hadoop.its.secret.key": "hunter2", "spark.its.address": "jdbc:x://user:hunter2@host/db"}
+spark = th.local_session(1, **settings, **{"spark.its.name": "shown"})
 folder = tempfile.mkdtemp()
 spark.createDataFrame([(n,) for n in range(6)], "id BIGINT").write.parquet(f"{folder}/in")
 points = spark.readStream.schema("id BIGINT").parquet(f"{folder}/in")
@@ -41,6 +45,7 @@ for process in Path("/proc").glob("[0-9]*/cmdline"):
     except OSError:  # it has ended
         pass
 local = Path(spark.conf.get("spark.local.dir"))
+unpacked = Path(spark._jvm.System.getProperty("java.io.tmpdir"))
 told = {
     "pairs": sorted((row["first"], row["second"]) for row in store.read().to_pylist()),
     "secret": spark.sparkContext._jsc.hadoopConfiguration().get("its.secret.key"),
@@ -48,6 +53,9 @@ told = {
     "lines with the name": len([line for line in lines if "spark.its.name=shown" in line]),
     "shuffles": len([*local.rglob("shuffle*")]),
     "mode": oct(local.parent.stat().st_mode & 0o777),
+    "libraries": len([*unpacked.glob("*.so")]),
+    "mode of libraries": oct(unpacked.stat().st_mode & 0o777),
+    "address": spark.conf.get("spark.its.address"),
 }
 print(json.dumps(told))
 """
@@ -90,6 +98,7 @@ def test_workers_search_where_the_program_searches_and_run_nothing_that_is_plant
 
 def test_a_secret_setting_reaches_the_jvm_and_no_command_line(told: dict[str, Any]) -> None:
     assert told["secret"] == "hunter2"
+    assert told["address"] == "jdbc:x://user:hunter2@host/db"
     assert told["lines with the secret"] == []
     assert told["lines with the name"] > 0
 
@@ -97,3 +106,10 @@ def test_a_secret_setting_reaches_the_jvm_and_no_command_line(told: dict[str, An
 def test_shuffle_files_are_in_a_folder_that_only_this_user_may_enter(told: dict[str, Any]) -> None:
     assert told["shuffles"] > 0
     assert told["mode"] == "0o700"
+
+
+def test_libraries_that_the_jvm_unpacks_are_in_a_folder_that_only_this_user_may_enter(
+    told: dict[str, Any],
+) -> None:
+    assert told["libraries"] > 0
+    assert told["mode of libraries"] == "0o700"

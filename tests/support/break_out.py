@@ -7,6 +7,7 @@ place of a function that opens rows.
 
 import ctypes
 import errno
+import fcntl
 import os
 import resource
 import socket
@@ -19,6 +20,7 @@ from threading import Thread
 import pyarrow as pa
 
 DONE = "done"
+_IS_X86 = os.uname().machine == "x86_64"
 
 
 def try_all(attempts: list[tuple[str, str]]) -> pa.Table:
@@ -65,7 +67,7 @@ def connect_by_path(path: str) -> None:
 
 def attach(process: str) -> None:
     """Stop another process as a debugger does."""
-    _call(101 if os.uname().machine == "x86_64" else 117, 16, int(process), 0, 0)
+    _call(101 if _IS_X86 else 117, 16, int(process), 0, 0)
 
 
 def limit(process: str) -> None:
@@ -89,6 +91,36 @@ def run_from_memory(_: str) -> None:
 def open_ring(_: str) -> None:
     """Open a queue of system calls, which a filter of calls does not see."""
     _call(425, 1, ctypes.addressof(ctypes.create_string_buffer(256)))
+
+
+def signal_a_thread(process: str) -> None:
+    """Ask whether the first thread of another process may be ended."""
+    _call(234 if _IS_X86 else 131, int(process), int(process), 0)
+
+
+def signal_by_a_pipe(process: str) -> None:
+    """Let the kernel signal another process when a pipe can be read."""
+    for end in os.pipe():
+        fcntl.fcntl(end, fcntl.F_SETOWN, int(process))
+        os.close(end)
+
+
+def type_into_a_terminal(_: str) -> None:
+    """Type a letter into the terminal of the service, whose error output this process has."""
+    fcntl.ioctl(2, 0x5412, b"x")
+
+
+def send_by_a_pair(path: str) -> None:
+    """Send a message to a socket of another program over a socket that is connected already."""
+    for one in (pair := socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)):
+        one.sendto(b"x", path)
+    for one in pair:
+        one.close()
+
+
+def lower_priority(process: str) -> None:
+    """Set the priority of another process."""
+    os.setpriority(os.PRIO_PROCESS, int(process), os.getpriority(os.PRIO_PROCESS, int(process)))
 
 
 def _call(number: int, *arguments: int) -> None:
@@ -118,4 +150,18 @@ ATTEMPTS: dict[str, Callable[[str], object]] = {
     "become a program": lambda path: os.execv(path, [path]),
     "run from memory": run_from_memory,
     "open a ring": open_ring,
+    "signal a thread": signal_a_thread,
+    "signal by a pipe": signal_by_a_pipe,
+    "type into a terminal": type_into_a_terminal,
+    "send by a pair": send_by_a_pair,
+    "lower a priority": lower_priority,
+    "change a mode": lambda path: os.chmod(path, os.stat(path).st_mode),
+    "change the mode of an open file": lambda path: os.fchmod(os.open(path, os.O_RDONLY), 0o666),
+    "change an owner": lambda path: os.chown(path, -1, os.getgid()),
+    "change times": lambda path: os.utime(path, ns=(0, os.stat(path).st_mtime_ns)),
+    "set an attribute": lambda path: os.setxattr(path, "user.x", b"x"),
+    "cut a file": lambda path: os.truncate(path, os.path.getsize(path)),
+    "watch a folder": lambda _: _call(294 if _IS_X86 else 26, 0),
+    "open a mount": lambda _: _call(428, -100, 0, 1),
+    "remove shared memory": lambda _: _call(31 if _IS_X86 else 195, -1, 0, 0),
 }

@@ -16,6 +16,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from thetastream.core.addresses import hide_all_secrets
+
 FLAG = "THETASTREAM_TRACEBACK"
 """The environment variable that asks for whole tracebacks."""
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
@@ -42,6 +44,8 @@ class ThetastreamError(Exception):
     """
 
     def __init__(self, condition: str, message: str) -> None:
+        # A value that is shown because it is wrong may be an address with a password.
+        message = hide_all_secrets(message)
         super().__init__(f"[{condition}] {message}")
         self.condition = condition
         self.message = message

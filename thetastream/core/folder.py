@@ -16,6 +16,7 @@ from typing import NoReturn
 import pyarrow as pa
 from pyarrow import fs
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.private_folder import make_private
 
 AGAIN = (
@@ -261,21 +262,6 @@ def split_path(path: str) -> tuple[str, str]:
     base, mark, options = path.partition("?") if "://" in path else (path, "", "")
     head, slash, name = base.rstrip("/").rpartition("/")
     return (head or slash or ".") + mark + options, name
-
-
-def hide_secrets(root: str) -> str:
-    """Return the URI of a folder without user, password and options; a path remains as it is.
-
-    >>> hide_secrets("s3://key:secret@bucket/mail?region=x"), hide_secrets("/mail?")
-    ('s3://bucket/mail', '/mail?')
-
-    A password that should be encoded, but is not, may contain a slash.
-
-    >>> hide_secrets("postgresql://user:a/b@host/db"), hide_secrets("hdfs://host:8020/a@b")
-    ('postgresql://host/db', 'hdfs://host:8020/a@b')
-    """
-    user = r"//(?:[^/@]*|[^/@:]+:(?!\d+/)[^@]*)@"
-    return re.sub(user, "//", root).partition("?")[0] if "://" in root else root
 
 
 def list_variables(root: str) -> tuple[str, ...]:

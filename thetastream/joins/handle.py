@@ -7,9 +7,9 @@ is, and which plan holds.
 from pathlib import Path
 from typing import Any
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.arguments import refuse_non_number, refuse_non_text
 from thetastream.core.errors import QueryError
-from thetastream.core.folder import hide_secrets
 from thetastream.core.html import render_facts, render_rows
 from thetastream.models import Biclique
 from thetastream.models.base import Model

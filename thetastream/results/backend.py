@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import QueryError, StoreError
-from thetastream.core.folder import hide_secrets
 from thetastream.results.description import Description
 from thetastream.results.selection import Selection
 from thetastream.results.staged import Origin, Stage, Staged

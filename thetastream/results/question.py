@@ -237,8 +237,10 @@ def open_database(memory: str) -> "duckdb.DuckDBPyConnection":
     connection.execute("SET GLOBAL memory_limit = ?", [memory])
     connection.execute("SET GLOBAL temp_directory = ''")
     connection.execute("SET GLOBAL secret_directory = ''")
-    # Errors about extensions would name the home of the user. An empty text stands for it.
+    # Errors about extensions and their repositories would name the home of the user. An empty text stands
+    # for it.
     connection.execute("SET GLOBAL extension_directory = 'none'")
+    connection.execute("SET GLOBAL home_directory = 'none'")
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL enable_external_access = false")
     connection.execute("SET GLOBAL lock_configuration = true")

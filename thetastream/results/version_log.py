@@ -21,8 +21,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import QueryError
-from thetastream.core.folder import Folder, hide_secrets
+from thetastream.core.folder import Folder
 from thetastream.results.backend import NOTE, STATE, make_not_atomic, make_unreachable, reach
 from thetastream.results.description import Description
 from thetastream.results.log import make_damaged

@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import StoreError
-from thetastream.core.folder import Folder, hide_secrets, split_path
+from thetastream.core.folder import Folder, split_path
 from thetastream.results.ledger import CommittedEpoch, Ledger
 
 PARTITIONS = "spark.sql.shuffle.partitions"

@@ -20,9 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.arguments import read_path
 from thetastream.core.errors import StateError
-from thetastream.core.folder import Folder, hide_secrets, is_uri, split_path
+from thetastream.core.folder import Folder, is_uri, split_path
 
 METADATA, SCHEMAS = "_metadata/v2", "_stateSchema"
 

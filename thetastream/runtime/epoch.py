@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import StateError
-from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.core.shed import LAG
 from thetastream.engine.clock import END_US, Clock, EarlyWatermark, Latest, merge_latest

@@ -10,8 +10,8 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import StateError
-from thetastream.core.folder import hide_secrets
 from thetastream.engine.lookup import Lookup, TableRuns
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run

@@ -11,8 +11,9 @@ import time
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import StateError
-from thetastream.core.folder import Folder, hide_secrets
+from thetastream.core.folder import Folder
 from thetastream.runtime.table_folder import TableFolder
 from thetastream.runtime.table_versions import EpochVersion, EpochVersions, Version
 from thetastream.runtime.task_facts import TaskFacts

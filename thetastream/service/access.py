@@ -16,6 +16,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from starlette.requests import Request
 
 from thetastream.core.errors import QueryError, suggest_or_list
 from thetastream.core.listening import name_client
+from thetastream.core.private_folder import refuse_unsafe
 
 Right = Literal["ask", "subscribe", "watch", "control"]
 """To read and ask a store, to follow its snapshots, to see the running queries, and to change them."""
@@ -145,7 +147,7 @@ class Door:
         self._audit: int | None = None
         if audit is not None:
             try:
-                self._audit = os.open(audit, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                self._audit = _open_audit(audit)
             except OSError as error:
                 raise QueryError(
                     "BAD_VALUE", f"--audit must name a file that can be written: {error}"
@@ -203,6 +205,23 @@ class Door:
             raise QueryError("AUDIT_UNUSABLE", f"the file of --audit cannot be written: {error}") from None
         if not is_written:
             raise QueryError("AUDIT_UNUSABLE", "the file of --audit cannot be written: the disk is full")
+
+
+def _open_audit(file: Path) -> int:
+    """Open the audit file, or make it.
+
+    Raises
+    ------
+    SessionError
+        UNSAFE_FOLDER if others can put another file, or a link to one, in its place.
+    """
+    with suppress(FileExistsError):  # A link to nothing exists too, and is not followed.
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    number = os.open(file, os.O_WRONLY | os.O_APPEND)
+    # It may also be a pipe, as the standard output.
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        refuse_unsafe(file)
+    return number
 
 
 def get_grant(request: Request) -> Grant:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from thetastream.core.errors import QueryError
@@ -50,7 +49,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        await (self._refuse(scope) or self._app)(scope, _limit_body(receive), _add_headers(send))
+        exchange = _Exchange(receive, send)
+        await (self._refuse(scope) or self._app)(scope, exchange.receive, exchange.send)
+        await exchange.end(scope)
 
     def _refuse(self, scope: Any) -> JSONResponse | None:
         headers = Headers(scope=scope)
@@ -87,32 +88,48 @@ def _is_foreign(headers: Headers, scope: Any) -> bool:
     return origin is not None and origin.partition("://")[2].lower() != own
 
 
-def _add_headers(send: Any) -> Any:
-    """Send an answer with ``ANSWER_HEADERS``."""
+class _Exchange:
+    """A request whose body is bounded, and its answer, which has ``ANSWER_HEADERS``.
 
-    async def send_part(part: Any) -> None:
+    If a body is too large before the application has begun to answer, it looks to the application as if the
+    client had left, and the client gets a refusal. Later, nobody needs the body.
+    """
+
+    def __init__(self, receive: Any, send: Any) -> None:
+        self._receive, self._send = receive, send
+        self._n_bytes = 0
+        self._has_begun = False
+
+    @property
+    def _is_refused(self) -> bool:
+        return self._n_bytes > LARGEST_BODY and not self._has_begun
+
+    async def receive(self) -> Any:
+        """Receive a part of the body."""
+        part = await self._receive()
+        self._n_bytes += len(part.get("body", b""))
+        if self._n_bytes <= LARGEST_BODY or part["type"] == "http.disconnect":
+            return part
+        return {**part, "body": b""} if self._has_begun else {"type": "http.disconnect"}
+
+    async def send(self, part: Any) -> None:
+        """Send a part of the answer."""
+        if self._is_refused:
+            return
         if part["type"] == "http.response.start":
+            self._has_begun = True
             headers = MutableHeaders(scope=part)
             for name, value in ANSWER_HEADERS.items():
                 headers.setdefault(name, value)
-        await send(part)
+        await self._send(part)
 
-    return send_part
-
-
-def _limit_body(receive: Any) -> Any:
-    """Receive the body of a request, and refuse it as soon as it has more bytes than it may have."""
-    n_bytes = 0
-
-    async def receive_part() -> Any:
-        nonlocal n_bytes
-        part = await receive()
-        n_bytes += len(part.get("body", b""))
-        if n_bytes > LARGEST_BODY:
-            raise HTTPException(413, f"a body may have {LARGEST_BODY:,} bytes, and this one has more")
-        return part
-
-    return receive_part
+    async def end(self, scope: Any) -> None:
+        """Send the refusal of a body that was too large."""
+        if self._is_refused:
+            what = f"a body may have {LARGEST_BODY:,} bytes, and this one has more"
+            refusal = _make_refusal(413, "BAD_VALUE", what, {"Connection": "close"})
+            self._n_bytes = 0
+            await refusal(scope, self._receive, self.send)
 
 
 def refuse_token(token: str, where: str) -> None:

@@ -41,23 +41,54 @@ _SCOPES, _SCOPES_SINCE = 0b11, 6
 _NO_NEW_PRIVILEGES, _GET_SECCOMP, _SET_SECCOMP, _FILTER = 38, 21, 22, 2
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _LOAD, _IF_EQUAL, _IF_GREATER, _IF_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER_AT, _MACHINE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
+_NUMBER_AT, _MACHINE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
 _CLONE_THREAD, _X32 = 0x10000, 0x40000000
 _EPERM, _ENOSYS = 1, 38
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """The number of a machine in a filter of system calls, and the column of its numbers below."""
-_CLONE, _CLONE3, _PRLIMIT = (56, 220), (435, 435), (302, 261)
-_NETWORK = {"socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201)}
+_CLONE, _CLONE3, _PRLIMIT, _TGKILL = (56, 220), (435, 435), (302, 261), (234, 131)
+_FCNTL, _IOCTL = (72, 25), (16, 29)
+_OWNERS = (8, 10, 15)
+"""Commands of ``fcntl`` by which the kernel signals another process: F_SETOWN, F_SETSIG, F_SETOWN_EX."""
+_TERMINAL = (0x5412, 0x540E, 0x541C, 0x8901, 0x8902)
+"""Requests of ``ioctl`` that type into a terminal, take it, or signal another process: TIOCSTI, TIOCSCTTY,
+TIOCLINUX, FIOSETOWN, SIOCSPGRP."""
+_NETWORK = {
+    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200),
+    "listen": (50, 201),
+}  # fmt: skip
 _OTHERS = {
     "fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281), "kill": (62, 129),
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
     "pidfd_getfd": (438, 438), "io_uring_setup": (425, 425), "bpf": (321, 280), "perf_event_open": (298, 241),
     "userfaultfd": (323, 282), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "unshare": (272, 97), "setns": (308, 268), "open_by_handle_at": (304, 265), "init_module": (175, 105),
-    "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104), "shmget": (29, 194),
-    "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180), "tkill": (200, 130),
+    "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294), "tkill": (200, 130),
     "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
+    # The mounts and the clock of the machine.
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
+    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442), "swapon": (167, 224),
+    "swapoff": (168, 225), "reboot": (169, 142), "sethostname": (170, 161), "setdomainname": (171, 162),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266), "acct": (163, 89), "iopl": (172, None), "ioperm": (173, None),
+    # Shared memory, queues and semaphores, which other programs of the user have.
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
+    "semtimedop": (220, 192), "semctl": (66, 191), "msgget": (68, 186), "msgsnd": (69, 189),
+    "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181),
+    # Rights, owners and times of files, which Landlock leaves alone; and their length, before version 3.
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, None), "lchown": (94, None), "fchown": (93, 55), "fchownat": (260, 54),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "removexattrat": (466, 466), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+    "utimensat": (280, 88), "file_setattr": (469, 469), "truncate": (76, 45),
+    "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
+    # Priorities of other processes.
+    "setpriority": (141, 140), "ioprio_set": (251, 30), "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119), "sched_setattr": (314, 274), "process_madvise": (440, 440),
+    "process_mrelease": (448, 448), "migrate_pages": (256, 238), "move_pages": (279, 239), "kcmp": (312, 272),
 }  # fmt: skip
 """System calls that are refused, and their numbers; None on a machine that does not have them."""
 
@@ -203,14 +234,11 @@ def _has_modules(entry: "os.DirEntry[str]") -> bool:
 def _restrict_calls(machine: str, has_network: bool) -> None:
     """Refuse system calls with EPERM.
 
-    ``clone`` may begin threads only, and ``prlimit64`` may change limits of this process only.
+    ``clone`` may begin threads only, ``prlimit64`` may change limits of this process only, and ``tgkill`` may
+    signal threads of this process only.
     """
     audit, column = _MACHINES[machine]
     refused = [numbers[column] for numbers in (_OTHERS if has_network else _OTHERS | _NETWORK).values()]
-    checks = [(_IF_EQUAL, number) for number in refused if number is not None]
-    if machine == "x86_64":
-        # Calls of its 32-bit form have other numbers.
-        checks.insert(0, (_IF_GREATER, _X32))
     # Each step has a kind, the numbers of steps that are passed if it holds and if not, and a value.
     steps = [
         (_LOAD, 0, 0, _MACHINE_AT),
@@ -218,22 +246,58 @@ def _restrict_calls(machine: str, has_network: bool) -> None:
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
         # The C library then uses ``clone``, whose flags can be read here.
-        (_IF_EQUAL, 0, 1, _CLONE3[column]),
-        (_RETURN, 0, 0, _REFUSE | _ENOSYS),
-        *((kind, len(checks) - n + 6, 0, number) for n, (kind, number) in enumerate(checks)),
-        (_IF_EQUAL, 0, 2, _CLONE[column]),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT_AT),
-        (_IF_BITS, 3, 4, _CLONE_THREAD),
-        (_IF_EQUAL, 0, 2, _PRLIMIT[column]),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT_AT),
-        (_IF_EQUAL, 0, 1, 0),
+        *_decide((_IF_EQUAL, _CLONE3[column]), _ENOSYS),
+    ]
+    if machine == "x86_64":
+        # Calls of its 32-bit form have other numbers.
+        steps += _decide((_IF_GREATER, _X32))
+    for number in refused:
+        if number is not None:
+            steps += _decide((_IF_EQUAL, number))
+    steps += [
+        *_look_into(_CLONE[column], _FIRST_ARGUMENT_AT, [(_IF_BITS, _CLONE_THREAD)], is_allowed=True),
+        *_look_into(_PRLIMIT[column], _FIRST_ARGUMENT_AT, [(_IF_EQUAL, 0)], is_allowed=True),
+        *_look_into(_TGKILL[column], _FIRST_ARGUMENT_AT, [(_IF_EQUAL, os.getpid())], is_allowed=True),
+        *_look_into(_FCNTL[column], _SECOND_ARGUMENT_AT, [(_IF_EQUAL, one) for one in _OWNERS]),
+        *_look_into(_IOCTL[column], _SECOND_ARGUMENT_AT, [(_IF_EQUAL, one) for one in _TERMINAL]),
         (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE | _EPERM),
     ]
     program = b"".join(struct.pack("<HBBI", *step) for step in steps)
     buffer = ctypes.create_string_buffer(program, len(program))
     described = struct.pack("@HP", len(steps), ctypes.addressof(buffer))
     _check(_call(_LIBC.prctl, _SET_SECCOMP, _FILTER, described, 0, 0))
+
+
+def _decide(test: tuple[int, int], error: int = _EPERM) -> list[tuple[int, int, int, int]]:
+    """Write steps that refuse a call whose loaded value passes a test, and let others pass on."""
+    kind, value = test
+    return [(kind, 0, 1, value), (_RETURN, 0, 0, _REFUSE | error)]
+
+
+def _look_into(
+    number: int, place: int, tests: Sequence[tuple[int, int]], *, is_allowed: bool = False
+) -> list[tuple[int, int, int, int]]:
+    """Write steps that decide about one call by the lower half of an argument.
+
+    Parameters
+    ----------
+    number : int
+        The number of the call. Others pass on.
+    place : int
+        Where the argument is.
+    tests : sequence of (kind, value)
+    is_allowed : bool
+        Whether a call that passes a test is allowed. Otherwise it is refused, and the others are allowed.
+    """
+    passed, failed = (_ALLOW, _REFUSE | _EPERM) if is_allowed else (_REFUSE | _EPERM, _ALLOW)
+    n = len(tests)
+    return [
+        (_IF_EQUAL, 0, n + 3, number),
+        (_LOAD, 0, 0, place),
+        *((kind, n - at, 0, value) for at, (kind, value) in enumerate(tests)),
+        (_RETURN, 0, 0, failed),
+        (_RETURN, 0, 0, passed),
+    ]
 
 
 def _call(function: Any, number: int, *arguments: int | bytes) -> int:

@@ -14,6 +14,7 @@ import errno
 import os
 import select
 import socket
+import stat
 import time
 from collections import Counter
 from contextlib import suppress
@@ -27,6 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from thetastream.core.errors import QueryError
 from thetastream.core.listening import name_client
+from thetastream.core.private_folder import refuse_unsafe
 from thetastream.service.limits import Limits
 
 BACKLOG = 512
@@ -57,7 +59,7 @@ class Server(uvicorn.Server):
     Raises
     ------
     QueryError
-        CERTIFICATE if the certificate or its key cannot be used.
+        CERTIFICATE if the certificate or its key cannot be used, or if others can read the key.
     """
 
     def __init__(
@@ -116,7 +118,9 @@ def load_certificate(config: uvicorn.Config) -> None:
     Raises
     ------
     QueryError
-        CERTIFICATE if the certificate or its key cannot be used.
+        CERTIFICATE if the certificate or its key cannot be used, or if others can read the key.
+    SessionError
+        UNSAFE_FOLDER if others can replace the key.
     """
     if config.ssl_keyfile is not None and config.ssl_certfile is None:
         raise QueryError(
@@ -129,6 +133,18 @@ def load_certificate(config: uvicorn.Config) -> None:
         raise QueryError(
             "CERTIFICATE", f"{what}; pass both files as PEM, --tls-cert and --tls-key"
         ) from error
+    if config.ssl_certfile is not None:
+        _refuse_shared_key(Path(config.ssl_keyfile or config.ssl_certfile))
+
+
+def _refuse_shared_key(file: Path) -> None:
+    """Refuse a key that others can read or replace. As in PostgreSQL, a group may read a key of root."""
+    refuse_unsafe(file)
+    known = file.stat()
+    shared = stat.S_IRWXO | (stat.S_IWGRP if known.st_uid == 0 else stat.S_IRWXG)
+    if known.st_mode & shared or known.st_uid not in (os.geteuid(), 0):
+        what = f"others can read the key {file}, and could answer in place of the service"
+        raise QueryError("CERTIFICATE", f"{what}: make a new key, and call chmod 600 {file}")
 
 
 @dataclass(eq=False)

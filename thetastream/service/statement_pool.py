@@ -52,10 +52,10 @@ AGAIN_S = 0.1
 """The time after which a statement whose client has left is interrupted again, in seconds."""
 SETTINGS = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 """Other allocators reserve memory that they do not use, and it would count for the limit."""
-VARIABLES = (
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "LD_LIBRARY_PATH", "DYLD_", "NUMBA_",
-)  # fmt: skip
-"""Prefixes of the variables that every process gets."""
+VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "LD_LIBRARY_PATH")
+"""The variables that every process gets."""
+PREFIXES = ("LC_", "DYLD_", "NUMBA_")
+"""The beginnings of more such variables. A shorter one would also begin ``HOMEBREW_GITHUB_API_TOKEN``."""
 OpenRows = Callable[[], Any]
 """A function that opens the rows of a statement, a table or data set of Arrow. It must be picklable, because
 the process of the statement calls it."""
@@ -71,7 +71,8 @@ class StatementPool:
     ----------
     limits : Limits
     variables : iterable of str
-        Prefixes of the variables of the environment that opening rows needs, besides ``VARIABLES``.
+        Prefixes of the variables of the environment that opening rows needs, besides those that every process
+        gets.
     folders : iterable of str, optional
         The folders of this machine from which rows are read. None: opening rows needs the network.
     """
@@ -377,8 +378,10 @@ def _keep() -> None:
 
 def _choose_environment(folder: str, variables: Iterable[str]) -> dict[str, str]:
     """Choose the environment of a process: what it needs and no more."""
-    prefixes = (*VARIABLES, *variables)
-    kept = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    prefixes = (*PREFIXES, *variables)
+    kept = {
+        name: value for name, value in os.environ.items() if name in VARIABLES or name.startswith(prefixes)
+    }
     search_path = write_search_path(list_program_folders())
     return {**kept, **SETTINGS, "TMPDIR": folder, "PYTHONPATH": search_path}
 

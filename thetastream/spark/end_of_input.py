@@ -17,9 +17,10 @@ from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.arguments import describe_given, read_path
 from thetastream.core.errors import QueryError, StateError
-from thetastream.core.folder import Folder, hide_secrets, split_path
+from thetastream.core.folder import Folder, split_path
 from thetastream.engine.clock import END_US
 from thetastream.lowering.identity import EVENT_TIME, NO_COLUMN
 from thetastream.runtime.checkpoint_files import find_epochs, read_offsets

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.arguments import read_path
 from thetastream.core.errors import QueryError, StateError
-from thetastream.core.folder import Folder, hide_secrets, split_path
+from thetastream.core.folder import Folder, split_path
 from thetastream.results.writer import FORKED_AT
 from thetastream.runtime.checkpoint_files import find_epochs, read_offsets, remove_checksum, update_paths
 from thetastream.runtime.observe.running import is_running

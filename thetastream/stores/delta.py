@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.columns import CHANGE_TYPE, DELETE, INSERT
 from thetastream.core.errors import QueryError, StoreError, ThetastreamError
-from thetastream.core.folder import Folder, hide_secrets
+from thetastream.core.folder import Folder
 from thetastream.results.backend import make_unreachable
 from thetastream.results.description import Description
 from thetastream.results.log import Log

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.arguments import read_path, refuse_non_number
-from thetastream.core.folder import Folder, hide_secrets, is_uri, list_variables
+from thetastream.core.folder import Folder, is_uri, list_variables
 from thetastream.results.backend import reach
 from thetastream.results.description import Description
 from thetastream.results.history import CommittedRows, History

@@ -17,8 +17,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
 from urllib.parse import unquote
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems, suggest_or_list
-from thetastream.core.folder import hide_secrets, is_uri
+from thetastream.core.folder import is_uri
 from thetastream.results.store import Store
 from thetastream.stores.cassandra import CassandraStore
 from thetastream.stores.delta import DeltaStore

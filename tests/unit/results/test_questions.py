@@ -203,6 +203,19 @@ def test_a_question_reads_the_results_only(store: th.ParquetStore, tmp_path: Pat
     assert confidential.num_rows == 1
 
 
+def test_no_function_tells_a_folder_of_this_machine(store: th.ParquetStore) -> None:
+    named = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'pragma')"
+    names = [name for (name,) in ask(store, named)]
+    assert "duckdb_settings" in names
+    told = []
+    for name in names:
+        try:
+            told.append(str(ask(store, f'FROM "{name}"()')))
+        except QueryError as error:
+            told.append(str(error))
+    assert [text for text in told if str(Path.home()) in text] == []
+
+
 @pytest.mark.parametrize("value", ["'10:00:00+02'::TIMETZ", "['10:00:00+02'::TIMETZ]"])
 def test_an_answer_does_not_lose_the_offset_of_a_time(store: th.ParquetStore, value: str) -> None:
     with pytest.raises(QueryError, match=r"STORE_QUERY.*column 't'.*TIME WITH TIME ZONE.*cast it to VARCHAR"):

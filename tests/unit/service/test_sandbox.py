@@ -74,9 +74,10 @@ def test_the_system_refuses_files_outside_of_stores_and_every_socket(
 ) -> None:
     store = ParquetStore(str(folder / "pairs"))
     part, me = store.files()[0], str(os.getpid())
-    with socket.socket(socket.AF_UNIX) as by_path:
+    with socket.socket(socket.AF_UNIX) as by_path, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as taking:
         by_path.bind(str(folder / "by-path"))
         by_path.listen()
+        taking.bind(str(folder / "taking"))
         harmless = [
             ("read a file", str(folder / "token")),
             ("read a file in a thread", str(folder / "token")),
@@ -91,8 +92,23 @@ def test_the_system_refuses_files_outside_of_stores_and_every_socket(
             ("read memory", me),
             ("limit a process", me),
             ("start a program", "/bin/true"),
+            ("signal a thread", me),
+            ("signal by a pipe", me),
+            ("send by a pair", str(folder / "taking")),
+            ("lower a priority", me),
+            ("change a mode", str(folder / "token")),
+            ("change an owner", str(folder / "token")),
+            ("change times", str(folder / "token")),
+            ("cut a file", str(folder / "token")),
+            ("watch a folder", ""),
         ]
         harmful = [
+            ("change a mode", part),
+            ("change the mode of an open file", part),
+            ("set an attribute", part),
+            ("open a mount", ""),
+            ("remove shared memory", ""),
+            ("type into a terminal", ""),
             ("write a file", str(folder / "new")),
             ("write a file", part),
             ("write a file", "new"),

@@ -1,5 +1,6 @@
 """Who may ask the service, and over which connection."""
 
+import logging
 import shutil
 import socket
 import ssl
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,23 @@ def test_a_large_body_is_refused_before_it_is_in_memory(store: ParquetStore) -> 
             assert "1,048,576 bytes" in answer.json()["message"]
 
 
+def test_a_large_body_where_none_belongs_writes_no_line_into_the_log(store: ParquetStore) -> None:
+    lines: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = lines.append  # type: ignore[method-assign]
+    with run_service({"pairs": store}) as address:
+        logging.getLogger("uvicorn.error").addHandler(handler)
+        for path in ("/page/main.js", "/", "/health", "/stores/pairs/subscribe", "/stores/pairs/snapshots/1"):
+            with socket.create_connection(split(address)) as client, suppress(OSError):
+                client.settimeout(0.5)
+                head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n"
+                client.sendall(head.encode() + b"x" * 3_000_000)
+                while client.recv(1 << 20):
+                    """The client takes its answer."""
+        assert httpx.get(f"{address}/health").json() == {"ok": True}
+    assert [line.getMessage() for line in lines] == []
+
+
 def test_a_method_that_a_path_does_not_have_is_refused_with_those_that_it_has(store: ParquetStore) -> None:
     with connect(store) as client:
         for method, path, allowed in (("HEAD", "/stores", "GET"), ("OPTIONS", "/stores/pairs/query", "POST")):
@@ -307,6 +325,26 @@ def test_a_certificate_that_cannot_be_used_is_refused(store: ParquetStore, tmp_p
         serve(parse("serve", store.path, "--tls-cert", str(file)))
     with pytest.raises(QueryError, match=r"CERTIFICATE.*pass --tls-cert"):
         serve(parse("serve", store.path, "--tls-key", str(file)))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_key_that_others_can_read_is_refused(
+    store: ParquetStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(MAKE_CERTIFICATE.split(), cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.setattr(Server, "listen", lambda *_: None)
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    both = tmp_path / "both.pem"
+    both.write_text(certificate.read_text() + key.read_text())
+    options = ["serve", store.path, "--port", "0", "--tls-cert"]
+    for mode, is_taken in ((0o600, True), (0o400, True), (0o604, False), (0o660, False), (0o777, False)):
+        for file, more in ((key, [str(certificate), "--tls-key", str(key)]), (both, [str(both)])):
+            file.chmod(mode)
+            if is_taken:
+                assert serve(parse(*options, *more)) == 0
+            else:
+                with pytest.raises(QueryError, match=rf"CERTIFICATE.*others can read.*{file.name}"):
+                    serve(parse(*options, *more))
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")

@@ -1,6 +1,7 @@
 """Tokens with rights, and the file that says who asked what."""
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.support.service import make_pairs, run_service
 from thetastream.app.cli import build_parser
 from thetastream.app.cli.serving import serve
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, SessionError
 from thetastream.service import Grant, read_tokens
 from thetastream.service.access import digest_token, find_grant
 from thetastream.stores import ParquetStore
@@ -127,6 +128,35 @@ def test_a_file_of_tokens_that_others_can_read_is_refused(tmp_path: Path) -> Non
 
 def run_serve(arguments: list[str]) -> None:
     serve(build_parser().parse_args(["serve", *arguments]))
+
+
+def test_a_link_that_another_user_may_have_put_is_no_audit_file_and_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    own.write_text(f"{ADMIN}\n")
+    own.chmod(0o600)
+    link = shared / "link"
+    link.symlink_to(own)
+    shared.chmod(0o1777)
+
+    def lstat(path: Path) -> os.stat_result:
+        """Only root may really give a link to another user."""
+        found = [*os.lstat(path)]
+        found[stat.ST_UID] = 12_345 if path == link else found[stat.ST_UID]
+        return os.stat_result(found)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    store = make_pairs(tmp_path)
+    for option in ("--audit", "--tokens", "--token-file"):
+        with pytest.raises(SessionError, match=r"UNSAFE_FOLDER.*link belongs to user 12345"):
+            run_serve([store.path, option, str(link)])
+    (shared / "nothing").symlink_to(tmp_path / "new")
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*--audit must name a file"):
+        run_serve([store.path, "--audit", str(shared / "nothing")])
+    assert not (tmp_path / "new").exists()
+    assert own.read_text() == f"{ADMIN}\n"
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o620, 0o666])

@@ -120,6 +120,18 @@ def test_a_statement_leaves_nothing_for_the_next_client_and_sees_no_folder_of_th
     assert not [value for value in found.values() if value.startswith(("/", "~", "."))], found
 
 
+def test_a_process_gets_no_variable_that_only_begins_as_one_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("HOMEBREW_GITHUB_API_TOKEN", "USER_PASSWORD", "PATH_OF_KEY", "LANGSMITH_API_KEY", "TZ_KEY"):
+        monkeypatch.setenv(name, "hidden")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    chosen = statement_pool._choose_environment(str(tmp_path), ["PG"])
+    assert "hidden" not in chosen.values()
+    assert chosen["LC_ALL"] == "C.UTF-8"
+    assert chosen["PATH"] == os.environ["PATH"]
+
+
 def test_functions_that_leave_no_trace_only_compute() -> None:
     known = "SELECT function_name, bool_or(has_side_effects) AS acts FROM duckdb_functions() GROUP BY 1"
     found = {row["function_name"]: row["acts"] for row in ask(ROWS(), known).to_pylist()}

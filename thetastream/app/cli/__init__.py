@@ -27,6 +27,7 @@ from thetastream.app.cli import (
 )
 from thetastream.app.cli.shared_arguments import Run
 from thetastream.core.errors import ThetastreamError
+from thetastream.core.plain_text import show_controls
 from thetastream.core.version import VERSION
 
 GROUPS = (
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except ThetastreamError as error:
-        print("\n".join([f"thetastream: {error}", *error.__notes__]), file=sys.stderr)
+        print(show_controls("\n".join([f"thetastream: {error}", *error.__notes__])), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader of the pipe has closed it, as ``| head`` does.

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from thetastream.app.cli.serving import STORE_HELP
 from thetastream.app.cli.shared_arguments import AddCommand, add_row_output
+from thetastream.core.plain_text import show_controls
 from thetastream.results.question import query
 from thetastream.stores import read_store
 
@@ -63,7 +64,7 @@ def list_rows(table: pa.Table) -> list[list[str]]:
 
 
 def draw_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Draw rows of texts as Spark's ``show`` does.
+    """Draw rows of texts as Spark's ``show`` does. A text has one line, and controls no terminal.
 
     >>> print("\\n".join(draw_table(["id", "n"], [["1", "20"], ["NULL", "3"]])))
     +----+--+
@@ -73,6 +74,7 @@ def draw_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[
     |NULL|3 |
     +----+--+
     """
+    names, *rows = [[show_controls(text, is_line=True) for text in row] for row in (names, *rows)]
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     edge = "".join(f"+{'-' * width}" for width in widths) + "+"
     yield edge

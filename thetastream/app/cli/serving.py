@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from thetastream.app.cli.shared_arguments import AddCommand, read_positive
 from thetastream.app.job.document import find_checkpoint
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import QueryError
-from thetastream.core.folder import hide_secrets
 from thetastream.core.listening import is_loopback, open_port
+from thetastream.core.plain_text import show_controls
+from thetastream.core.private_folder import refuse_unsafe
 from thetastream.results.backend import make_unreachable
 from thetastream.results.store import Store
 from thetastream.runtime.control.newest_offset import list_joins
@@ -287,8 +289,11 @@ def _read_private(file: Path, option: str) -> str:
     ------
     QueryError
         TOKEN.
+    SessionError
+        UNSAFE_FOLDER if others can put another file in its place.
     """
     try:
+        refuse_unsafe(file)
         with file.open() as opened:
             # The file that is read, also if another one takes its place.
             known = os.fstat(opened.fileno())
@@ -327,7 +332,7 @@ def verify(arguments: argparse.Namespace) -> int:
         print(f"rows       {found.rows:,}")
         print(f"damages    {len(found.problems)}")
         for problem in found.problems:
-            print(f"- {problem}")
+            print(f"- {show_controls(problem)}")
     return 0 if found.is_intact else 1
 
 

@@ -21,8 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from thetastream.app.job.spec import is_local
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import ThetastreamError
-from thetastream.core.folder import Folder, hide_secrets, split_path
+from thetastream.core.folder import Folder, split_path
 from thetastream.core.identity import Identity
 from thetastream.engine.clock import END_US
 from thetastream.lowering.identity import EVENT_TIME

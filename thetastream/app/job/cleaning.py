@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from thetastream.app.job.checkpoint import Checkpoint, ControlPlace, MailboxPlace, lock
 from thetastream.app.job.spec import is_local
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import ThetastreamError
-from thetastream.core.folder import Folder, hide_secrets, split_path
+from thetastream.core.folder import Folder, split_path
 from thetastream.runtime.control.files import LINKS, ControlFolder, ControlLinks, name_control
 from thetastream.runtime.observe.running import is_marked
 from thetastream.runtime.punctuations import PUNCTUATIONS

@@ -15,9 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from thetastream.app.job.checkpoint import Checkpoint, lock, read_checkpoint, read_partitions
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.arguments import refuse_non_integer
 from thetastream.core.errors import SessionError, StateError, ThetastreamError
-from thetastream.core.folder import hide_secrets, is_uri
+from thetastream.core.folder import is_uri
 from thetastream.core.identity import CHOSEN
 from thetastream.core.private_folder import make_temporary
 from thetastream.joins.ask.refusals import read_first_line

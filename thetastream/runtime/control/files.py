@@ -22,7 +22,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from thetastream.core.folder import AGAIN, Folder, hide_secrets, refuse, refuse_unusable
+from thetastream.core.addresses import hide_secrets
+from thetastream.core.folder import AGAIN, Folder, refuse, refuse_unusable
 
 REQUESTS, PLANS, DRAINED, LOADS, LABEL = "requests", "plans", "drained", "loads", "label"
 LINKS = "control-queries"

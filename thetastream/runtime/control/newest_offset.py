@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import QueryError, StateError, ThetastreamError
-from thetastream.core.folder import Folder, hide_secrets, split_path
+from thetastream.core.folder import Folder, split_path
 from thetastream.core.identity import CONDITION
 from thetastream.core.records import decode
 from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch

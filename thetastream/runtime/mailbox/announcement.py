@@ -9,8 +9,8 @@ of a query with messages in each epoch, so that no unit overlooks the loss.
 import json
 from typing import NamedTuple
 
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.errors import StateError
-from thetastream.core.folder import hide_secrets
 from thetastream.runtime.state.manifest import Manifest
 
 _REPEAT = (

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from thetastream.core.folder import Folder, hide_secrets, refuse, refuse_unusable
+from thetastream.core.addresses import hide_secrets
+from thetastream.core.folder import Folder, refuse, refuse_unusable
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes
 
 FORMAT = 3

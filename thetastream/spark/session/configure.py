@@ -46,6 +46,8 @@ CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabl
 CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LOCAL_FOLDER = "spark.local.dir"
+TEMPORARY = "-Djava.io.tmpdir"
 DAEMON = "spark.python.daemon.module"
 SHORT_TRACEBACKS = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
 
@@ -185,7 +187,18 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     # only before the driver's JVM starts, so this is done for a builder and not for a session.
     java = options.get(JAVA_OPTIONS, "")
     if "-Xss" not in java:
-        builder.config(JAVA_OPTIONS, f"{java} -Xss8m".strip())
+        java = f"{java} -Xss8m".strip()
+    if becomes_local(options):
+        # Shuffle files hold tuples. The JVM also unpacks libraries of machine code, which others could change
+        # in the common folder for temporary files if the umask of this process lets them.
+        folder = make_temporary("thetastream-spark-")
+        unpacked = folder / "java"
+        unpacked.mkdir(mode=0o700)
+        if TEMPORARY not in java:
+            java = f"{TEMPORARY}={unpacked} {java}"
+        if LOCAL_FOLDER not in options and "SPARK_LOCAL_DIRS" not in os.environ:
+            builder.config(LOCAL_FOLDER, f"{folder}/local")
+    builder.config(JAVA_OPTIONS, java)
     # The daemon starts before workers get the files that the session sends, of which one may be this package.
     if DAEMON not in options and "spark.submit.pyFiles" not in options:
         builder.config(DAEMON, "thetastream.spark.session.daemon")
@@ -242,8 +255,6 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
 
 
 def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkSession:
-    # Shuffle files hold tuples.
-    folder = str(make_temporary("thetastream-spark-"))
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     if shows_tracebacks():
         logging += " -Dthetastream.stacks=full"
@@ -260,8 +271,7 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.local.dir": f"{folder}/local",
-        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.sql.warehouse.dir": str(make_temporary("thetastream-warehouse-")),
         # Shuffle files stay on this machine, so compression costs more CPU time than it saves.
         "spark.shuffle.compress": False,
     }

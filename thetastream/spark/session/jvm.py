@@ -35,6 +35,12 @@ QUIET = "-Xlog:cds*=off"
 """No message about an archive that does not fit, or about classes that an archive cannot contain."""
 _SECRETS = "(?i)secret|password|token|access[.]?key"
 """Spark's default of spark.redaction.regex."""
+_MORE_SECRETS = re.compile("(?i)credential|passphrase|passwd|(?:account|private|encryption)[.]?key")
+"""What names of more settings have that hold secrets, as those of stores in Azure and of keys for TLS."""
+_AT_START = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.")
+"""Beginnings of settings that a JVM reads while it starts, so only secret names keep them back."""
+_USER = re.compile("://[^/@]*:[^@]*@")
+"""User and password in an address."""
 _ADDRESS = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """The variable with the path of the file in which PySpark waits for the address of its JVM."""
 _STALLED_S = 5.0
@@ -128,8 +134,9 @@ def launch_without_secrets(options: Mapping[str, object]) -> None:
     """Start the JVM of this process, if none runs, and keep secrets out of its command line.
 
     All users of a machine can read the command lines of its processes, and PySpark writes the options of a
-    builder into the one of the JVM. Here it gets all options but those whose values Spark itself hides in
-    logs. PySpark hands on all options of the builder once more when the JVM runs, on a socket with a secret.
+    builder into the one of the JVM. Here it gets all options but those that Spark itself hides in logs, by
+    their names or values, and a few more. PySpark hands on all options of the builder once more when the JVM
+    runs, on a socket with a secret.
 
     Parameters
     ----------
@@ -141,14 +148,30 @@ def launch_without_secrets(options: Mapping[str, object]) -> None:
     SessionError
         DISK_FULL if the JVM cannot write its address into the folder for temporary files.
     """
-    is_secret = re.compile(str(options.get("spark.redaction.regex", _SECRETS)))
-    shown = [(key, str(value)) for key, value in options.items() if not is_secret.search(key)]
+    shown = [(key, str(value)) for key, value in options.items() if not hides(options, key)]
     names = vars(java_gateway)
     before, names["Popen"] = names["Popen"], _GatewayProcess
     try:
         SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(shown))
     finally:
         names["Popen"] = before
+
+
+def hides(options: Mapping[str, object], key: str) -> bool:
+    """Whether a setting stays out of the command line of a JVM.
+
+    >>> options = {"spark.x.passphrase": "x", "spark.x.url": "jdbc:h?password=x", "spark.master": "local"}
+    >>> [hides(options, key) for key in options]
+    [True, True, False]
+    """
+    try:
+        is_secret = re.compile(str(options.get("spark.redaction.regex", _SECRETS)))
+    except re.error:  # Java reads some expressions that Python does not.
+        is_secret = re.compile(_SECRETS)
+    if is_secret.search(key) or _MORE_SECRETS.search(key):
+        return True
+    value = str(options[key])
+    return not key.startswith(_AT_START) and bool(is_secret.search(value) or _USER.search(value))
 
 
 class _GatewayProcess(subprocess.Popen[bytes]):

@@ -24,8 +24,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from thetastream.core import addresses, private_folder
 from thetastream.core import folder as folders
-from thetastream.core import private_folder
 from thetastream.core.folder import Folder
 from thetastream.lowering.domains import quote
 from thetastream.runtime import idle_rule as rules
@@ -175,5 +175,5 @@ def follow_others(
     return rows.drop(CONTROL)
 
 
-for module in (private_folder, folders, rules, sys.modules[__name__]):
+for module in (addresses, private_folder, folders, rules, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -29,10 +29,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from thetastream.core import folder, private_folder
+from thetastream.core import addresses, folder, private_folder
+from thetastream.core.addresses import hide_secrets
 from thetastream.core.blocks import STEP
 from thetastream.core.columns import ANNOUNCEMENT, EMPTY
-from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.runtime.mailbox import files
 from thetastream.runtime.mailbox.files import ADDRESS, ADDRESSED, Mailbox, Row, rows
@@ -174,5 +174,5 @@ def read_mailbox(spark: SparkSession, root: str, query: Identity, keys: Sequence
     return read_source(spark, MailboxSource, options)
 
 
-for module in (private_folder, folder, files, sys.modules[__name__]):
+for module in (addresses, private_folder, folder, files, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
