@@ -7,8 +7,9 @@ has them.
 
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Condition
 from typing import Annotated, Any
 
@@ -83,6 +84,8 @@ PIECE_BYTES = 1 << 16
 """The bytes of an answer that are given to a connection at a time."""
 PATIENCE_S = 10.0
 """How long an answer waits until others have been sent, in seconds."""
+OWN_PATIENCE_S = 1.0
+"""How long it waits until others of the same client have been sent."""
 LOOK_S = 0.1
 """The time after which an answer that waits looks whether its client has left, in seconds."""
 
@@ -169,10 +172,14 @@ def write_message(error: ThetastreamError) -> str:
 
 
 class ResponseMemory:
-    """The memory of all answers that a service holds. Its methods may be called from any thread."""
+    """The memory of all answers that a service holds. Its methods may be called from any thread.
+
+    Answers of one client that takes them slowly leave half of it to others.
+    """
 
     def __init__(self, nbytes: int) -> None:
         self._total = self._free = nbytes
+        self._per_client: Counter[str] = Counter()
         self._changed = Condition()
 
     @property
@@ -180,29 +187,69 @@ class ResponseMemory:
         """The bytes that are taken."""
         return self._total - self._free
 
-    def take(self, nbytes: int, stop: Stop) -> Callable[[], None]:
+    def give_to(self, client: str) -> "ClientMemory":
+        """Return the memory of the answers to one client, which is a part of this memory."""
+        return ClientMemory(self, client)
+
+    def take(self, nbytes: int, stop: Stop, client: str | None = None) -> Callable[[], None]:
         """Wait for memory, and return the function that gives it back.
+
+        Parameters
+        ----------
+        nbytes : int
+        stop : Stop
+            Says that the client has left.
+        client : str, optional
+            The client of the answer. If it holds other answers, it may have half of the memory with this one.
 
         Raises
         ------
         QueryError
             TOO_BUSY if there is not enough memory in time, or if the client has left.
         """
-        until = time.monotonic() + PATIENCE_S
+        began = time.monotonic()
         with self._changed:
-            while nbytes > self._free:
+            while (is_share_full := self._is_share_full(nbytes, client)) or nbytes > self._free:
+                # The other answers of the client keep this one back, and it keeps a place from other clients.
+                until = began + (OWN_PATIENCE_S if is_share_full else PATIENCE_S)
                 if stop.is_set or time.monotonic() > until or nbytes > self._total:
-                    what = f"answers of {self.n_held / 1e6:,.0f} MB are being sent, and this one has"
-                    raise QueryError("TOO_BUSY", f"{what} {nbytes / 1e6:,.0f} MB: ask again later")
+                    held = self._per_client[client] if client and is_share_full else self.n_held
+                    what = f"answers of {held / 1e6:,.0f} MB are being sent"
+                    what += f" to {client}, which may have {self._total / 2e6:,.0f} MB" * is_share_full
+                    what += f", and this one has {nbytes / 1e6:,.0f} MB"
+                    raise QueryError("TOO_BUSY", f"{what}: ask again later")
                 self._changed.wait(LOOK_S)
-            self._free -= nbytes
+            self._change(-nbytes, client)
 
         def give_back() -> None:
             with self._changed:
-                self._free += nbytes
+                self._change(nbytes, client)
                 self._changed.notify_all()
 
         return give_back
+
+    def _is_share_full(self, nbytes: int, client: str | None) -> bool:
+        held = self._per_client[client] if client is not None else 0
+        return held > 0 and held + nbytes > self._total // 2
+
+    def _change(self, nbytes: int, client: str | None) -> None:
+        self._free += nbytes
+        if client is not None:
+            self._per_client[client] -= nbytes
+            if not self._per_client[client]:
+                del self._per_client[client]
+
+
+@dataclass(frozen=True)
+class ClientMemory:
+    """The memory of the answers to one client."""
+
+    whole: ResponseMemory
+    client: str
+
+    def take(self, nbytes: int, stop: Stop) -> Callable[[], None]:
+        """Take memory, as ``ResponseMemory.take`` does."""
+        return self.whole.take(nbytes, stop, self.client)
 
 
 class Encoded:

@@ -110,16 +110,17 @@ class Questions:
         turns = self._read_turns if sql == ALL else self._turns
         await turns.take(client)
         threads = self._read_threads if sql == ALL else self._threads
-        return await _run(threads, turns, partial(self.encode, open_rows, sql, media_type, first))
+        return await _run(threads, turns, partial(self.encode, open_rows, sql, media_type, first, client))
 
     async def ask(self, open_rows: OpenRows, sql: str, client: str) -> Encoded:
         """Run one SELECT of a subscriber. The number of subscribers bounds how many of them wait."""
         await self._turns.take(f"subscriptions of {client}", is_patient=True)
-        return await _run(self._threads, self._turns, partial(self.encode, open_rows, sql, JSON, None))
+        work = partial(self.encode, open_rows, sql, JSON, None, client)
+        return await _run(self._threads, self._turns, work)
 
     def encode_event(self, open_rows: OpenRows) -> Encoded:
         """Encode the rows of a snapshot for all subscribers. Such answers have a memory of their own."""
-        return self._encode_rows(open_rows, JSON, None, self._memory_of_events, Stop())
+        return self._encode_rows(open_rows, JSON, None, self._memory_of_events, Stop(), None)
 
     def encode(
         self,
@@ -127,11 +128,12 @@ class Questions:
         sql: str = ALL,
         media_type: str = JSON,
         first: int | None = None,
+        client: str = "",
         stop: Stop | None = None,
     ) -> Encoded:
         """Run one SELECT over the rows that a function opens, and encode its answer, within the limits.
 
-        ``first`` is the number of rows to answer with if there is no statement.
+        ``first`` is the number of rows to answer with if there is no statement. ``client`` gets the answer.
 
         Raises
         ------
@@ -140,24 +142,33 @@ class Questions:
         """
         stop = stop or Stop()
         if sql != ALL:
-            return self._statements.encode(open_rows, sql, media_type, self._memory, stop)
+            memory_of_client = self._memory.give_to(client)
+            return self._statements.encode(open_rows, sql, media_type, memory_of_client, stop)
         # It computes nothing, so it needs no process of its own. A few rows wait for no large answers.
         memory = self._memory_of_few if first is not None and first <= FEW_ROWS else self._memory
-        return self._encode_rows(open_rows, media_type, first, memory, stop)
+        return self._encode_rows(open_rows, media_type, first, memory, stop, client)
 
     def _encode_rows(
-        self, open_rows: OpenRows, media_type: str, first: int | None, memory: ResponseMemory, stop: Stop
+        self,
+        open_rows: OpenRows,
+        media_type: str,
+        first: int | None,
+        memory: ResponseMemory,
+        stop: Stop,
+        client: str | None,
     ) -> Encoded:
         with refuse_damage("the store"):
             rows = read_bounded(open_rows(), self._limits, first, stop)
-        give_back = memory.take(rows.nbytes, stop)
+        if memory is self._memory_of_few and rows.nbytes > self._limits.question_bytes // 8:
+            memory = self._memory  # A few rows with large values are a large answer.
+        give_back = memory.take(rows.nbytes, stop, client)
         try:
             content = encode_table(rows, media_type)
         finally:
             give_back()
         if len(content) > self._limits.question_bytes:
             raise make_large(self._limits.question_bytes)
-        return Encoded(content, memory.take(len(content), stop))
+        return Encoded(content, memory.take(len(content), stop, client))
 
 
 class Turns:

@@ -36,7 +36,7 @@ from thetastream.core.search_path import list_program_folders, write_search_path
 from thetastream.core.stopping import Stop
 from thetastream.results.question import make_slow
 from thetastream.service import sandbox
-from thetastream.service.bodies import Encoded, ResponseMemory
+from thetastream.service.bodies import ClientMemory, Encoded, ResponseMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_worker import ARROW, LENGTH
 
@@ -113,7 +113,7 @@ class StatementPool:
         open_rows: OpenRows,
         sql: str,
         media_type: str,
-        memory: ResponseMemory | None = None,
+        memory: ResponseMemory | ClientMemory | None = None,
         stop: Stop | None = None,
     ) -> Encoded:
         """Run one SELECT of a client, and encode its answer.
@@ -125,7 +125,7 @@ class StatementPool:
         sql : str
         media_type : str
             As in ``encode_table``.
-        memory : ResponseMemory, optional
+        memory : ResponseMemory or ClientMemory, optional
             The memory from which the answer takes its bytes. Until there is enough, it stays in its process.
         stop : Stop, optional
             Stops the statement.
@@ -262,7 +262,12 @@ class Worker:
         return self._process.poll() is not None
 
     def encode(
-        self, open_rows: OpenRows, sql: str, media_type: str, memory: ResponseMemory | None, stop: Stop
+        self,
+        open_rows: OpenRows,
+        sql: str,
+        media_type: str,
+        memory: ResponseMemory | ClientMemory | None,
+        stop: Stop,
     ) -> Encoded:
         """Run one SELECT, and encode its answer.
 

@@ -399,6 +399,33 @@ def test_mistakes_are_named(tmp_path, change, condition, words):
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"spark": {"spark": {"hadoop": {"fs": {"s3a": {"secret": {"key": "hunter2"}}}}}}},
+            'put a key with dots in quotes: "spark.hadoop.fs.s3a.secret.key"',
+        ),
+        ({"spark": {"spark.hadoop.fs.s3a.secret.key": ["hunter2"]}}, "one value, not a list"),
+        (
+            {"sink": {"format": "kafka", "options": {"kafka": {"password": "hunter2"}}}},
+            'put a key with dots in quotes: "kafka.password"',
+        ),
+        ({"sink": {"format": "kafka", "options": "token=hunter2"}}, "'options' of the sink must be a table"),
+        ({"sources": {"a": KAFKA | {"options": {"kafka": {"sasl": {"jaas": "hunter2"}}}}, "b": RATE}},
+         '"kafka.sasl.jaas"'),
+        ({"sources": {"a": KAFKA | {"options": ["hunter2"]}, "b": RATE}}, "must be a table"),
+        ({"sink": {"store": "postgres", "url": ["postgresql://u:hunter2@h/d"], "table": "t"}},
+         "must be a text"),
+    ],
+)  # fmt: skip
+def test_no_mistake_shows_a_password(tmp_path, change, words):
+    with pytest.raises(QueryError) as error:
+        parse_job({**GOOD, **change}, tmp_path)
+    assert "hunter2" not in str(error.value)
+    assert words in str(error.value)
+
+
 def test_a_sink_may_be_a_store_of_any_kind(tmp_path):
     kept = {"key": ["x", "y.z"], "time": "x", "snapshots": {"every": "1 minute"}, "beside_others": True}
     url = "postgresql:///results"

@@ -185,6 +185,25 @@ def test_answers_take_bounded_memory_until_nobody_needs_them(monkeypatch: pytest
     memory.take(100, Stop())()
 
 
+def test_one_client_gets_half_of_the_memory_if_it_holds_other_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bodies, "OWN_PATIENCE_S", 0.1)
+    memory = ResponseMemory(100)
+    alone = memory.give_to("a").take(60, Stop())
+    with pytest.raises(QueryError, match=r"TOO_BUSY.*are being sent to a, which may have"):
+        memory.give_to("a").take(1, Stop())
+    memory.give_to("b").take(40, Stop())()
+    alone()
+    held = [memory.give_to("a").take(25, Stop()) for _ in range(2)]
+    with pytest.raises(QueryError, match="TOO_BUSY"):
+        memory.give_to("a").take(1, Stop())
+    for give_back in held:
+        give_back()
+    assert memory.n_held == 0
+    memory.give_to("a").take(100, Stop())()
+
+
 def test_slow_readers_hold_no_more_than_the_memory_of_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,3 +225,29 @@ def test_slow_readers_hold_no_more_than_the_memory_of_the_service(
         assert heads.count(b"HTTP/1.1 503") >= 6
         assert heads.count(b"HTTP/1.1 200") >= 2
         assert httpx.get(f"{address}/stores/pairs/snapshots/1?first=1", timeout=5).status_code == 200
+
+
+def test_slow_readers_of_one_address_leave_half_of_the_memory_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(bodies, "OWN_PATIENCE_S", 0.2)
+    store = make_wide(tmp_path, 19)
+    # Four answers of 19 MB would take all of it.
+    limits = Limits(memory="80 MB", questions=4)
+    asked = "/stores/pairs/snapshots/1?first=19", "/stores/pairs/snapshots/1"
+    with run_service({"pairs": store}, limits=limits) as address, ExitStack() as stack:
+        found = []
+        for number in range(12):
+            one = stack.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(("127.0.0.1", urlsplit(address).port))
+            one.sendall(f"GET {asked[number % 2]} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            one.settimeout(30)
+            found.append(one)
+        heads = [one.recv(12) for one in found]
+        assert heads.count(b"HTTP/1.1 200") == 2
+        transport = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(base_url=address, transport=transport, timeout=30) as other:
+            for path in asked:
+                assert len(other.get(path).json()) == 19

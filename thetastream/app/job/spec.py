@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -345,15 +346,28 @@ def _build(
 
 
 def check_scalars(table: Mapping[str, Any], where: str, problems: list[ThetastreamError]) -> None:
-    """Add an error for each key of a table whose value is a table or a list."""
-    problems += [
-        QueryError(
-            "BAD_VALUE",
-            f'{key!r} of {where} must be one value, not {value!r}; put a key with dots in quotes: "a.b"',
-        )
-        for key, value in table.items()
-        if isinstance(value, dict | list)
-    ]
+    """Add an error for each key of a table whose value is a table or a list.
+
+    The value may be a password, so no error shows it.
+    """
+    for key, value in table.items():
+        if isinstance(value, dict):
+            what = f"{key!r} of {where} must be one value, not a table; put a key with dots in quotes"
+            problems.append(QueryError("BAD_VALUE", f'{what}: "{".".join([key, *_find_path(value)])}"'))
+        elif isinstance(value, list):
+            problems.append(QueryError("BAD_VALUE", f"{key!r} of {where} must be one value, not a list"))
+
+
+def _find_path(table: Mapping[str, Any]) -> Iterator[str]:
+    """Find the first keys of a table in a table, which TOML makes of a key with dots.
+
+    >>> list(_find_path({"hadoop": {"fs": {"key": 1}}}))
+    ['hadoop', 'fs', 'key']
+    """
+    for key, value in islice(table.items(), 1):
+        yield key
+        if isinstance(value, Mapping):
+            yield from _find_path(value)
 
 
 def check_keys(
@@ -370,9 +384,11 @@ def check_keys(
         elif allowed[key] is object:
             continue
         elif not isinstance(value, allowed[key]) or isinstance(value, bool) is not (allowed[key] is bool):
-            problems.append(
-                QueryError("BAD_VALUE", f"{key!r} of {where} must be {_KINDS[allowed[key]]}, not {value!r}")
-            )
+            # Options have passwords, and so has a text or a list in their place.
+            is_shown = allowed[key] is not dict or not isinstance(value, str | list)
+            given = f", not {value!r}" if is_shown else ""
+            what = f"{key!r} of {where} must be {_KINDS[allowed[key]]}{given}"
+            problems.append(QueryError("BAD_VALUE", what))
 
 
 def get_table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
