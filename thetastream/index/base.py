@@ -51,8 +51,8 @@ class Span(NamedTuple):
     high: Int64s
 
 
-class Ends(NamedTuple):
-    """The intervals of many probes, as one table for all columns."""
+class SpanTable(NamedTuple):
+    """The intervals of many probes, as a table with a row for each column."""
 
     columns: tuple[int, ...]
     """The columns of the key rows."""
@@ -256,7 +256,7 @@ class Search(NamedTuple):
     """The measure for shapes that use one."""
     ranked: RankedSearch | None = None
     """The measure that ranks partners, if all partners are known by the intervals of this search."""
-    ends: Ends | None = None
+    ends: SpanTable | None = None
     """A table with the intervals of ``checked``, if there is one. The walk reads it without a copy."""
 
     @property
@@ -264,14 +264,14 @@ class Search(NamedTuple):
         """The number of probes."""
         return len(self.buckets.low)
 
-    def tabulate(self) -> Ends:
+    def tabulate(self) -> SpanTable:
         """Return a table with the intervals of ``checked``."""
         if self.ends is not None:
             return self.ends
         low, high = np.empty((2, len(self.checked), self.n_probes), dtype=np.int64)
         for place, span in enumerate(self.checked.values()):
             low[place], high[place] = span
-        return Ends((*self.checked,), low, high)
+        return SpanTable((*self.checked,), low, high)
 
 
 class Pairs(NamedTuple):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, Never, combine_keys, encode, shift
 from thetastream.core.sides import Side
-from thetastream.index.base import Access, Ends, IndexSpec, Span
+from thetastream.index.base import Access, IndexSpec, Span, SpanTable
 
 
 def locate_key_column(key: int) -> int:
@@ -132,7 +132,7 @@ class Box:
 
     shared: set[int] = field(default_factory=set)
     """The columns that more than one conjunct narrows."""
-    table: Ends | None = None
+    table: SpanTable | None = None
     """The intervals of an arranged box as a table, of which ``spans`` has the rows."""
 
     def arrange(self, order: Int64s | None = None) -> "Box":
@@ -146,7 +146,7 @@ class Box:
                 else:
                     np.take(ends, order, out=row, mode="clip")  # other modes copy the row
         group = self.group if self.group is None or order is None else self.group[order]
-        table = Ends((*self.spans,), low, high)
+        table = SpanTable((*self.spans,), low, high)
         spans = dict(zip(self.spans, map(Span, low, high), strict=True))
         return Box(n, group, spans, shared=self.shared, table=table)
 
