@@ -54,13 +54,13 @@ class Span(NamedTuple):
 class SpanTable(NamedTuple):
     """The intervals of many probes, as a table with a row for each column."""
 
-    columns: tuple[int, ...]
-    """The columns of the key rows."""
+    spans: dict[int, Span]
+    """For each column of the key rows the intervals of the probes of a search, which are a part of a row."""
     low: Int64s
     """The lower ends, of shape (columns, probes)."""
     high: Int64s
     start: int = 0
-    """The first probe of a search. The table may also have probes before it and behind the last one."""
+    """The first probe of the search. The table may also have probes before it and behind the last one."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class Search(NamedTuple):
     """The measure for shapes that use one."""
     ranked: RankedSearch | None = None
     """The measure that ranks partners, if all partners are known by the intervals of this search."""
-    ends: SpanTable | None = None
+    table: SpanTable | None = None
     """A table with the intervals of ``checked``, if there is one. The walk reads it without a copy."""
 
     @property
@@ -265,13 +265,18 @@ class Search(NamedTuple):
         return len(self.buckets.low)
 
     def tabulate(self) -> SpanTable:
-        """Return a table with the intervals of ``checked``."""
-        if self.ends is not None:
-            return self.ends
+        """Return a table with the intervals of ``checked``.
+
+        A shape may have replaced ``checked`` by intervals of other probes, which ``table`` does not have.
+        """
+        if self.table is not None and all(
+            self.table.spans.get(column) is span for column, span in self.checked.items()
+        ):
+            return self.table
         low, high = np.empty((2, len(self.checked), self.n_probes), dtype=np.int64)
         for place, span in enumerate(self.checked.values()):
             low[place], high[place] = span
-        return SpanTable((*self.checked,), low, high)
+        return SpanTable(self.checked, low, high)
 
 
 class Pairs(NamedTuple):
@@ -361,9 +366,9 @@ class Shape(ABC):
             np.array([*found], dtype=np.int64)
             for found in (
                 checked,
-                map(table.columns.index, checked),
+                map([*table.spans].index, checked),
                 map(run.zoned.index, zoned),
-                map(table.columns.index, zoned),
+                map([*table.spans].index, zoned),
             )
         )
         levels = find_levels(len(run.rows))

@@ -4,6 +4,7 @@ its own; joins of the engine without Spark use it."""
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key,
 from thetastream.core.sides import Side
 from thetastream.engine.store.run import Run
 from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.index import REGISTRY, Search
+from thetastream.index import REGISTRY, IndexSpec, Pairs, Scan, Search, Span, StoredRows
 from thetastream.lowering.lower import choose_index
 from thetastream.models import Biclique
 
@@ -90,3 +91,33 @@ def test_any_join_agrees_with_the_nested_loop(tiles: Tiles) -> None:
 
     agree()
     assert tried[Tiles.name]
+
+
+class Reversed(Scan):
+    """A shape that calls the loop of the package for each half of the probes, and first for the last ones."""
+
+    name = "outside_reversed"
+
+    def match(self, run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs]:
+        half = search.n_probes // 2
+        for part in (np.arange(search.n_probes)[half:][::-1], np.arange(half)):
+            buckets = Span(*(edge[part] for edge in search.buckets))
+            checked = {
+                column: Span(*(ends[part] for ends in span)) for column, span in search.checked.items()
+            }
+            for pairs in super().match(run, search._replace(buckets=buckets, checked=checked), capacity):
+                yield pairs._replace(probes=part[pairs.probes])
+
+
+def test_a_shape_may_pass_other_probes_to_the_loop_of_the_package() -> None:
+    left, right = (SideSpec(alias, ("id", "x"), (), (Key("x", Domain.INT),)) for alias in "ab")
+    band = Dimension(Side.LEFT, 0, Bound(0, -BAND), Bound(0, BAND))
+    index = IndexSpec(Reversed())
+    join = LocalJoin(
+        UnitSpec(Condition((left, right), dimensions=(band,)), (index, index), None), Biclique((1, 2))
+    )
+    found: Counter[tuple[int, int]] = Counter()
+    for matches in join.epoch(make_batch(VALUES), make_batch(VALUES[::-1])):
+        ids = (batch["id"].to_pylist() for batch in (matches.left, matches.right))
+        found.update(zip(*ids, strict=True))
+    assert found == PAIRS

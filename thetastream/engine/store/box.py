@@ -146,9 +146,8 @@ class Box:
                 else:
                     np.take(ends, order, out=row, mode="clip")  # other modes copy the row
         group = self.group if self.group is None or order is None else self.group[order]
-        table = SpanTable((*self.spans,), low, high)
         spans = dict(zip(self.spans, map(Span, low, high), strict=True))
-        return Box(n, group, spans, shared=self.shared, table=table)
+        return Box(n, group, spans, shared=self.shared, table=SpanTable(spans, low, high))
 
     def part(self, chosen: slice | Int64s) -> "Box":
         """Return the boxes of some probes of an arranged box. Those of a slice are not copied."""
@@ -158,7 +157,7 @@ class Box:
         spans = {column: Span(low[chosen], high[chosen]) for column, (low, high) in self.spans.items()}
         start, stop, _ = chosen.indices(self.n_probes)
         group = None if self.group is None else self.group[chosen]
-        table = self.table._replace(start=self.table.start + start)
+        table = self.table._replace(spans=spans, start=self.table.start + start)
         return Box(stop - start, group, spans, shared=self.shared, table=table)
 
     def exclude(self, void: Never) -> None:

@@ -90,11 +90,11 @@ class ChainedIndex:
         """
         if not len(rows):
             return
-        if self._period_us is None:
-            self._append(0, payload, rows, places)
+        periods = None if self._period_us is None else rows[:, 0] // self._period_us
+        spans = [(0, 0)] if periods is None else cut_periods(periods)
+        if periods is None or len(spans) == 1:
+            self._append(spans[0][1], payload, rows, places)
         else:
-            periods = rows[:, 0] // self._period_us
-            spans = cut_periods(periods)
             number = np.searchsorted([last for _, last in spans], periods).astype(np.uint16)
             order = np.argsort(number, kind="stable")
             ends = np.searchsorted(number[order], np.arange(len(spans)), side="right")

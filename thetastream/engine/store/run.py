@@ -209,7 +209,7 @@ def _aim(plan: IndexPlan, run: Run, box: Box, skip: frozenset[int]) -> Search:
     if is_grouped and box.shared.isdisjoint(plan.access.group):
         answered.update(plan.access.group)
     checked = {column: span for column, span in box.spans.items() if column not in answered}
-    return Search(buckets, checked, suffix, ranges, ends=box.table)
+    return Search(buckets, checked, suffix, ranges, table=box.table)
 
 
 def cut_by_time(times: Int64s, window_us: float) -> tuple[Int64s, Int64s] | None:
