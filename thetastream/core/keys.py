@@ -201,6 +201,7 @@ def sort_keys(keys: Int64s, *, is_stable: bool = False, is_rough: bool = False) 
     n = len(keys)
     if not n:
         return np.zeros(0, dtype=np.int64)
+    keys = np.ascontiguousarray(keys)
     above, n_bits = _lower_keys(keys)
     n_lost = max(n_bits + n.bit_length() - 64, 0)
     if n_lost and not is_rough:

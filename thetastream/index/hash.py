@@ -3,8 +3,6 @@ key."""
 
 from dataclasses import replace
 
-import numpy as np
-
 from thetastream.core.keys import Int64s, combine_keys, sort_keys
 from thetastream.index.base import (
     Access,
@@ -72,5 +70,5 @@ class HashSorted(Hash):
         key = combine_keys([rows[:, column] for column in access.group])
         by_key = sort_keys(key)
         edges, offsets = group_equal_keys(key[by_key])
-        minor = np.ascontiguousarray(rows[:, access.ranges[0]])
-        return Layout(order_inside(by_key, offsets, sort_keys(minor)), edges, offsets)
+        by_minor = sort_keys(rows[:, access.ranges[0]])
+        return Layout(order_inside(by_key, offsets, by_minor), edges, offsets)

@@ -1,7 +1,5 @@
 """The index shape of one sorted run: a probe with a band or an inequality bisects once and then walks."""
 
-import numpy as np
-
 from thetastream.core.keys import Int64s, sort_keys
 from thetastream.index.base import (
     Access,
@@ -37,10 +35,7 @@ class Sorted(Shape):
         return access.ranges[0]
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
-        return Layout(
-            sort_keys(np.ascontiguousarray(rows[:, access.ranges[0]]), is_stable=True),
-            *build_one_bucket(len(rows)),
-        )
+        return Layout(sort_keys(rows[:, access.ranges[0]], is_stable=True), *build_one_bucket(len(rows)))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         return visit_all_buckets(edges, n_probes)

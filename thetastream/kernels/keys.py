@@ -58,23 +58,26 @@ def find_cells(edges: Int64s, low: Int64s, high: Int64s, first: Int64s, last: In
         key = low[p]
         at += (at + 1 < n and edges[at + 1] < key) - (at > 0 and edges[at] >= key)
         if (at + 1 < n and edges[at + 1] < key) or (at > 0 and edges[at] >= key):
-            at = max(bound(edges, key, False) - 1, 0)
+            at = max(bound(edges, 0, n, key, False) - 1, 0)
         first[p] = at
         key = high[p]
         behind += (behind < n and edges[behind] <= key) - (behind > 0 and edges[behind - 1] > key)
         if (behind < n and edges[behind] <= key) or (behind > 0 and edges[behind - 1] > key):
-            behind = bound(edges, key, True)
+            behind = bound(edges, 0, n, key, True)
         last[p] = behind
 
 
 @jit
-def bound(edges: Int64s, key: int, is_after: bool) -> int:
-    """Find the first edge that is at least ``key``, or greater if ``is_after``; ``len(edges)`` if none is."""
-    start, n = 0, len(edges)
+def bound(values: Int64s, start: int, end: int, key: int, is_after: bool) -> int:
+    """Find the first i in [start, end) with values[i] >= key, or with values[i] > key if ``is_after``.
+
+    It is ``end`` if there is none. The values ascend there. The loop has no branch, as in ``lower_bound``.
+    """
+    n = end - start
     while n > 0:
         half = (n + 1) >> 1
-        edge = edges[start + half - 1]
-        start += half * ((edge < key) | (is_after & (edge == key)))
+        value = values[start + half - 1]
+        start += half * ((value < key) | (is_after & (value == key)))
         n -= half
     return start
 
@@ -116,20 +119,9 @@ def _place(order: Int64s, bucket_of: Int64s, cursor: Int64s, out: Int64s) -> Non
 
 @jit
 def bisect(values: Int64s, first: Int64s, last: Int64s, keys: Int64s, is_after: bool, found: Int64s) -> None:
-    """Write for each probe p the first i in [first[p], last[p]) with values[i] >= keys[p], or ``last[p]``.
-
-    If ``is_after``, it is the first i with values[i] > keys[p]. The values between ``first[p]`` and
-    ``last[p]`` ascend. An empty part gives ``first[p]``. The loop has no branch, as in ``lower_bound``.
-    """
+    """Write for each probe p what ``bound`` finds in [first[p], last[p]); ``first[p]`` if that is empty."""
     for p in range(len(keys)):
-        start, key = first[p], keys[p]
-        n = last[p] - start
-        while n > 0:
-            half = (n + 1) >> 1
-            value = values[start + half - 1]
-            start += half * ((value < key) | (is_after & (value == key)))
-            n -= half
-        found[p] = start
+        found[p] = bound(values, first[p], last[p], keys[p], is_after)
 
 
 @jit

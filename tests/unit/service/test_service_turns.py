@@ -204,6 +204,16 @@ def test_one_client_gets_half_of_the_memory_if_it_holds_other_answers(
     memory.give_to("a").take(100, Stop())()
 
 
+def read_slowly(address: str, path: str) -> socket.socket:
+    """Ask by a connection that takes few bytes of the answer at a time."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    one.connect(("127.0.0.1", urlsplit(address).port))
+    one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    one.settimeout(30)
+    return one
+
+
 def test_slow_readers_hold_no_more_than_the_memory_of_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,16 +221,9 @@ def test_slow_readers_hold_no_more_than_the_memory_of_the_service(
     store = make_wide(tmp_path, 6)
     # Each answer has 6 MB, of which the system keeps less than 5 MB.
     limits = Limits(memory="40 MB", questions=4)
-    ask = b"GET /stores/pairs/snapshots/1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    path = "/stores/pairs/snapshots/1"
     with run_service({"pairs": store}, limits=limits) as address, ExitStack() as stack:
-        found = []
-        for _ in range(12):
-            one = stack.enter_context(socket.socket())
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.connect(("127.0.0.1", urlsplit(address).port))
-            one.sendall(ask)
-            one.settimeout(30)
-            found.append(one)
+        found = [stack.enter_context(read_slowly(address, path)) for _ in range(12)]
         heads = [one.recv(12) for one in found]
         assert heads.count(b"HTTP/1.1 503") >= 6
         assert heads.count(b"HTTP/1.1 200") >= 2
@@ -237,14 +240,7 @@ def test_slow_readers_of_one_address_leave_half_of_the_memory_to_others(
     limits = Limits(memory="80 MB", questions=4)
     asked = "/stores/pairs/snapshots/1?first=19", "/stores/pairs/snapshots/1"
     with run_service({"pairs": store}, limits=limits) as address, ExitStack() as stack:
-        found = []
-        for number in range(12):
-            one = stack.enter_context(socket.socket())
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.connect(("127.0.0.1", urlsplit(address).port))
-            one.sendall(f"GET {asked[number % 2]} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            one.settimeout(30)
-            found.append(one)
+        found = [stack.enter_context(read_slowly(address, asked[number % 2])) for number in range(12)]
         heads = [one.recv(12) for one in found]
         assert heads.count(b"HTTP/1.1 200") == 2
         transport = httpx.HTTPTransport(local_address="127.0.0.2")

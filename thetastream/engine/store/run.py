@@ -143,7 +143,7 @@ def _arrange_cells(plan: IndexPlan, rows: Int64s) -> Layout | None:
     if suffix >= 0:
         from thetastream.kernels.keys import order_inside  # loads Numba
 
-        order = order_inside(order, offsets, sort_keys(np.ascontiguousarray(rows[:, suffix])))
+        order = order_inside(order, offsets, sort_keys(rows[:, suffix]))
     return Layout(order, edges, offsets)
 
 
@@ -242,7 +242,7 @@ def cut_by_time(times: Int64s, window_us: float) -> tuple[Int64s, Int64s] | None
     n = len(times)
     if n < MIN_CELLS * MIN_CELL or float(times.max()) - float(times.min()) <= MIN_CELLS * window_us:
         return None
-    order = sort_keys(np.ascontiguousarray(times), is_stable=True)
+    order = sort_keys(times, is_stable=True)
     ordered = times[order]
     # 1. Count the rows of windows that begin at evenly spaced rows.
     starts = np.arange(0, n, -(-n // SAMPLES))
