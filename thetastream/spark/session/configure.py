@@ -272,8 +272,12 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(make_temporary("thetastream-warehouse-")),
-        # Shuffle files stay on this machine, so compression costs more CPU time than it saves.
+        # Shuffle files stay on this machine, so compression costs more CPU time than it saves. Spark reads
+        # the first checksums when it cannot decompress a file, and the second ones when it runs tasks again
+        # whose files were lost with an executor. Here, the executor is the program.
         "spark.shuffle.compress": False,
+        "spark.shuffle.checksum.enabled": False,
+        "spark.sql.shuffle.orderIndependentChecksum.enabled": False,
     }
     if VARIABLE not in os.environ:
         memory = conf.pop(DRIVER_MEMORY, None) or choose_driver_memory(read_machine_bytes())
