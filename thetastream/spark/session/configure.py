@@ -50,8 +50,21 @@ LOCAL_FOLDER = "spark.local.dir"
 TEMPORARY = "-Djava.io.tmpdir"
 DAEMON = "spark.python.daemon.module"
 SHORT_TRACEBACKS = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
+CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+WITH_FEW_PROCESSES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""How a local session writes the files of checkpoints.
+
+Without its native library, which PySpark does not have, Hadoop starts processes to set the mode of a local
+file and to look for links. Spark prefers its interface FileContext, by which a file takes ten processes, and
+an epoch writes a dozen files. By the interface FileSystem, a file takes two, and Hadoop compares it with its
+checksum when it reads it. But this interface keeps a file that it should replace, and says nothing. In
+checkpoints of format 2, no file is written twice: names of state have a random part, and entries of logs must
+not be replaced.
+"""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 REQUIRED: dict[str, str] = {
@@ -176,6 +189,8 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     choose_worker_python(options)
     if becomes_local(options):
         choose_java()
+        if CHECKPOINT_FILES not in options:
+            builder.config(CHECKPOINT_FILES, WITH_FEW_PROCESSES)
     if "spark.remote" in options:
         return builder
     for key, value in list_search_settings(options).items():
