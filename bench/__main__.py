@@ -2,10 +2,10 @@
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
 DuckDB; aggregate; outer; outer-equi; backfill; calibrate; executors; first-result; floor; questions; index-
-shapes; join-trees; changes; tables; tasks; similarity; distances; predicate-cost; one-epoch; soak; overload;
-serving; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
-Figures, soak, overload, serving, predicate-cost and one-epoch have options of their own: python -m bench
-figures --help.
+shapes; join-trees; changes; tables; tasks; units; similarity; distances; predicate-cost; one-epoch; soak;
+overload; serving; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a
+figure. Figures, soak, overload, serving, predicate-cost and one-epoch have options of their own: python -m
+bench figures --help.
 """
 
 import argparse
@@ -40,6 +40,7 @@ MEASUREMENTS = {
     "similarity": "bench.core.similarity",
     "distances": "bench.core.distances",
     "tasks": "bench.core.shared_tasks",
+    "units": "bench.core.units",
 }
 """Benchmarks that compare no engines, with the same options as those that do, by name."""
 QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}

@@ -50,8 +50,9 @@ class Crowd:
         except (OSError, ValueError, asyncio.LimitOverrunError) as error:
             self.errors.append(f"subscriber {client}: {error!r}")
 
-    async def ask(self, client: int, every_s: float) -> None:
-        """Ask for the results of a key again and again until the crowd ends."""
+    async def ask(self, client: int, every_s: float, after_s: float = 0) -> None:
+        """Ask for the results of a key again and again until the crowd ends, ``after_s`` from now on."""
+        await asyncio.sleep(after_s)
         connected, number = None, 0
         while not self.is_over.is_set():
             began, number = time.monotonic(), number + 1

@@ -38,6 +38,8 @@ class Measured:
     subscribers: int
     askers: int
     rate: int
+    at_once: bool = False
+    """Whether all askers ask in the same moment of each second. Otherwise each has a moment of its own."""
     load: list[float] = field(default_factory=list)
     """The load averages of the last minute, at the beginning of each part and at the end."""
     alone_s: list[float] = field(default_factory=list)
@@ -62,7 +64,8 @@ def describe(found: Measured) -> str:
     return "\n".join(
         [
             f"{found.minutes:g} minutes, {found.subscribers} subscribers, {found.askers} askers with a "
-            f"question a second each, two streams of {found.rate:,} tuples/s.",
+            f"question a second each{', all in the same moment' * found.at_once}, and two streams of "
+            f"{found.rate:,} tuples/s.",
             "",
             "| figure | value | target |",
             "|---|---|---|",
@@ -184,7 +187,8 @@ async def measure(folder: Path, found: Measured, announce: Callable[[str], None]
             "clients": time.process_time(),
         }
         clients = [asyncio.create_task(crowd.subscribe(n)) for n in range(found.subscribers)]
-        clients += [asyncio.create_task(crowd.ask(n, 1.0)) for n in range(found.askers)]
+        waits = [0.0 if found.at_once else n / found.askers for n in range(found.askers)]
+        clients += [asyncio.create_task(crowd.ask(n, 1.0, wait)) for n, wait in enumerate(waits)]
         until = time.monotonic() + 60 * found.minutes
         while time.monotonic() < until:
             found.service_mb.append(sum_up(list_tree(service.pid), lambda one: one.memory_info().rss) / 1e6)
@@ -218,9 +222,10 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
     parser.add_argument("--subscribers", type=int, default=200, help="number of subscribers (default 200)")
     parser.add_argument("--askers", type=int, default=20, help="number of askers (default 20)")
     parser.add_argument("--rate", type=int, default=250, help="tuples per second and stream (default 250)")
+    parser.add_argument("--at-once", action="store_true", help="all askers ask in the same moment")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     asked = parser.parse_args(arguments)
-    found = Measured(asked.minutes, asked.subscribers, asked.askers, asked.rate)
+    found = Measured(asked.minutes, asked.subscribers, asked.askers, asked.rate, asked.at_once)
     with TemporaryDirectory(prefix="bench-serving-", ignore_cleanup_errors=True) as folder:
         for alias in "ab":
             (Path(folder) / alias).mkdir()

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from bench.__main__ import main, parse
-from bench.core import backfill, check, data, index_shapes, questions, spark
+from bench.core import backfill, check, data, index_shapes, questions, spark, units
 from bench.core.data import Shape, Task, draw_epoch
 from bench.core.join_sql import Cells, write_join
 from bench.core.suites import SUITES, list_pairs, list_tasks
@@ -66,6 +66,15 @@ def test_index_shapes_find_the_same_pairs(capsys: pytest.CaptureFixture[str]) ->
     assert index_shapes.main(asked, lambda text: None) == 0
     rows = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines() if "sphere" in line]
     assert [index.strip() for _, index in rows] == ["grid", "scan"]
+
+
+def test_units_without_spark_find_as_many_pairs_as_duckdb(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = parse(["units", "--window", "600", "--epoch", "400", "--repeat", "1"])
+    assert units.main(asked, lambda text: None) == 0
+    rows = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines() if "| 600 |" in line]
+    assert [index.strip() for _, index in rows] == ["grid", "hash", "hash_sorted", "sorted"]
 
 
 @pytest.mark.parametrize(("name", "engines"), [("equi", 1), ("aggregate", 2), ("backfill", 1)])

@@ -161,7 +161,7 @@ class Health:
             tuples = median(epoch.tuples for epoch in epochs)
             yield (
                 "short",
-                f"epochs of query {self.query} take {took_s:.2f} s and bring {tuples:,.0f} tuples. A third "
+                f"epochs of query {self.query} take {took_s:.2f} s and bring {tuples:,.0f} tuples. A quarter "
                 "of a second or more of each is a fixed cost, so the cores mostly commit epochs. If results "
                 'may be older, give the query .trigger(processingTime="2 seconds")',
             )

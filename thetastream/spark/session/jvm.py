@@ -27,6 +27,7 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext, java_gateway
 
+from thetastream.core.addresses import hide_all_secrets
 from thetastream.core.errors import SessionError
 from thetastream.core.private_folder import make_private, refuse_unsafe
 from thetastream.spark.session.workers import HOME, has_installed_pyspark, link_folders, set_variables
@@ -39,8 +40,6 @@ _MORE_SECRETS = re.compile("(?i)credential|passphrase|passwd|(?:account|private|
 """What names of more settings have that hold secrets, as those of stores in Azure and of keys for TLS."""
 _AT_START = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.")
 """Beginnings of settings that a JVM reads while it starts, so only secret names keep them back."""
-_USER = re.compile("://[^/@]*:[^@]*@")
-"""User and password in an address."""
 _ADDRESS = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """The variable with the path of the file in which PySpark waits for the address of its JVM."""
 _STALLED_S = 5.0
@@ -171,7 +170,7 @@ def hides(options: Mapping[str, object], key: str) -> bool:
     if is_secret.search(key) or _MORE_SECRETS.search(key):
         return True
     value = str(options[key])
-    return not key.startswith(_AT_START) and bool(is_secret.search(value) or _USER.search(value))
+    return not key.startswith(_AT_START) and bool(is_secret.search(value) or hide_all_secrets(value) != value)
 
 
 class _GatewayProcess(subprocess.Popen[bytes]):
