@@ -23,7 +23,7 @@ from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
 from tests.support.draws import draw_by_default
-from tests.support.fast_checkpoints import CHECKPOINT_FILES
+from tests.support.fast_checkpoints import FAST_CHECKPOINTS
 from tests.support.interpreted import INTERPRETED
 from tests.support.jvm import configure_jvms
 
@@ -128,7 +128,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.timeType.enabled": True,
         CALL_SITES: False,
         **memory,
-        **CHECKPOINT_FILES,
+        **FAST_CHECKPOINTS,
         **INTERPRETED,
     }
     session = th.local_session(2, "thetastream tests", **settings)

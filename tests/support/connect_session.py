@@ -24,7 +24,7 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 import thetastream as th
 from tests.support import faults
-from tests.support.fast_checkpoints import CHECKPOINT_FILES
+from tests.support.fast_checkpoints import FAST_CHECKPOINTS
 
 CONDITION = f"abs(a.x - b.x) <= {faults.BAND} AND a.y > b.y"
 IDS = ["a.id AS a", "b.id AS b"]
@@ -56,7 +56,7 @@ def open_session() -> SparkSession:
     builder = builder.config("spark.connect.grpc.binding.port", str(port))
     spark = th.configure(builder, 2).getOrCreate()
     th.configure(spark, 2)
-    for key, value in CHECKPOINT_FILES.items():
+    for key, value in FAST_CHECKPOINTS.items():
         spark.conf.set(key, value)
     return spark
 
