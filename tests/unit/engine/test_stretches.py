@@ -68,6 +68,7 @@ def test_probes_in_stretches_find_their_partners(
     rows = encode_key_rows(Side.LEFT, plan.condition, tuples).take(places, axis=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probing, "STRETCH", stretch)
+        patch.setattr(probing, "UNLIKE", 1e-9)
         patch.setattr(probing, "FEWEST", 4)
         pieces = list(probe_segments(metas, store, plan, rows, RowFacts(tuples), has_one, places))
     found = sorted(

@@ -24,7 +24,10 @@ PAIRS_AT_ONCE = 1 << 17
 pairs."""
 BYTES_AT_ONCE = 1 << 25
 STRETCH, SAMPLES = 1 << 15, 64
-"""The number of probes in a stretch, and how many of each are looked at to cut the stretches."""
+"""The least number of probes in a stretch, and how many of each are looked at to cut the stretches."""
+UNLIKE = 1 / 8
+"""How far the windows of a stretch may lie apart, as a share of their length. Each stretch reads the segments
+from their first key to their last, so there should be no more of them than it needs."""
 CELLS, FEWEST = 128, 64
 """If the index has cells, the number of groups of the probes of a stretch, and the least size of a group."""
 FEW_OTHERS = 1 / 8
@@ -230,9 +233,9 @@ def _sequence_probes(plan: IndexPlan, box: Box, has_times: bool) -> tuple[Int64s
     # Probes of one cell are sorted by its suffix, so that one finds its rows near those of the probe before.
     second = box.spans[ranges[1]].low if len(ranges) > 1 and box.group is None else None
     order = np.arange(n)
-    if has_times and n >= 2 * STRETCH:
+    n_stretches = min(n // STRETCH, _count_unlike(box.spans[TIME_COLUMN])) if has_times else 1
+    if n_stretches > 1:
         low, high = box.spans[TIME_COLUMN]
-        n_stretches = n // STRETCH
         number = _cut_evenly(high if low.max() == LOWEST else low, n_stretches)
         order = np.argsort(number, kind="stable")
         cuts = np.unique(np.searchsorted(number[order], np.arange(n_stretches + 1)))
@@ -243,6 +246,20 @@ def _sequence_probes(plan: IndexPlan, box: Box, has_times: bool) -> tuple[Int64s
             part = part[sort_neighbours(second[part], max(FEWEST, len(part) // CELLS))]
         order[first:last] = part
     return order, cuts
+
+
+def _count_unlike(times: Span) -> int:
+    """Count the stretches into which windows fall if those of a stretch are about the same.
+
+    >>> _count_unlike(Span(np.array([0, 100]), np.array([100, 200])))
+    8
+    >>> _count_unlike(Span(np.array([0, 100]), np.array([10_000, 10_100])))
+    1
+    """
+    low, high = (one.astype(np.float64) for one in times)
+    length = max(1.0, float(np.mean(high - low)))
+    apart = max(float(high.max() - high.min()), float(low.max() - low.min()))
+    return int(np.ceil(min(apart / length, len(low)) / UNLIKE))
 
 
 def _cut_evenly(values: Int64s, n: int) -> npt.NDArray[np.uint16]:
