@@ -1,15 +1,15 @@
 """Measures the units of the workloads alone, without Spark: ``python -m bench units``.
 
 One unit of each stream runs in this process, over the tuples and with the index that the workload has on
-Spark. It finds the pairs and keeps the window, and does not route, write state or hand rows to Spark. The
-measured epochs begin when the window is full and the kernels are compiled. The exit code is 1 if an epoch has
-another number of pairs than DuckDB counts in it.
+Spark. Tuples are routed, pairs are found and the window is kept. No state is written, and no row goes to
+Spark. The measured epochs begin when the window is full and the kernels are compiled. The exit code is 1 if
+an epoch has another number of pairs than DuckDB counts in it.
 """
 
 import argparse
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import process_time
 
 import pyarrow as pa
@@ -75,11 +75,13 @@ BOXES: Mapping[str, Box] = {
 """What Catalyst makes of the condition of each workload."""
 
 
-def make_spec(shape: Shape, columns: tuple[list[str], list[str]]) -> TwoStreamSpec:
+def make_spec(shape: Shape) -> TwoStreamSpec:
     """Build the join of a workload, with one unit of each stream."""
     box, span, time = BOXES[shape.workload], shape.window_us, Key("ts", Domain.INT)
+    one = replace(shape, epoch=1)
+    columns = [tuple(data.draw_epoch(one, side, 0).column_names) for side in (0, 1)]
     left, right = (
-        SideSpec(alias, tuple(names), ("number",) if SYMBOL in keys else (), keys, time)
+        SideSpec(alias, names, (SYMBOL.column,) if SYMBOL in keys else (), keys, time)
         for alias, names, keys in zip(shape.spec.aliases, columns, box.keys, strict=True)
     )
     window = Dimension(Side.LEFT, TIME, Bound(TIME, -span), Bound(TIME, span))
@@ -95,16 +97,14 @@ def read_epoch(shape: Shape, side: int, epoch: int) -> pa.RecordBatch:
     (batch,) = data.draw_epoch(shape, side, epoch).combine_chunks().to_batches()
     if shape.workload == "stock":
         number = pc.cast(pc.utf8_slice_codeunits(batch["symbol"], 1), pa.int64())
-        batch = batch.append_column("number", number)
+        batch = batch.append_column(SYMBOL.column, number)
     return batch
 
 
 def run_epochs(shape: Shape) -> Iterator[Row]:
     """Run all epochs of a shape; yield the CPU time, the candidates and the pairs of each."""
     tuples = 2 * shape.epoch
-    first = [read_epoch(shape, side, 0) for side in (0, 1)]
-    names = [[name for name in batch.schema.names if name != SYMBOL.column] for batch in first]
-    run = LocalRun(make_spec(shape, (names[0], names[1])))
+    run = LocalRun(make_spec(shape))
     for epoch in range(shape.epochs):
         batches = [read_epoch(shape, side, epoch) for side in (0, 1)]
         watermark = FIRST_TS_US + max(0, epoch * shape.epoch - 1) * shape.spec.tick_us
@@ -147,7 +147,7 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
     rows = []
     for name, runs in measure_in_turn(shapes, asked.repeat, run).items():
         shape = shapes[name]
-        index = make_spec(shape, ([], [])).unit.indexes[0].shape.name
+        index = make_spec(shape).unit.indexes[0].shape.name
         shown = {"workload": name, "index": index, "window": shape.window, "epoch": shape.epoch}
         is_correct = all(row["is_correct"] for row in runs)
         rows.append({**shown, **find_medians(runs), "is_correct": is_correct})

@@ -233,7 +233,9 @@ def _sequence_probes(plan: IndexPlan, box: Box, has_times: bool) -> tuple[Int64s
     # Probes of one cell are sorted by its suffix, so that one finds its rows near those of the probe before.
     second = box.spans[ranges[1]].low if len(ranges) > 1 and box.group is None else None
     order = np.arange(n)
-    n_stretches = min(n // STRETCH, _count_unlike(box.spans[TIME_COLUMN])) if has_times else 1
+    n_stretches = n // STRETCH if has_times else 1
+    if n_stretches > 1:
+        n_stretches = min(n_stretches, _count_unlike(box.spans[TIME_COLUMN]))
     if n_stretches > 1:
         low, high = box.spans[TIME_COLUMN]
         number = _cut_evenly(high if low.max() == LOWEST else low, n_stretches)
