@@ -8,7 +8,7 @@ tokens. The text of a phrase is a slice of the text that the user wrote, and Cat
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from thetastream.core.arguments import describe_given
@@ -144,6 +144,12 @@ def tokenize(text: str) -> Phrase:
     """Read the tokens of any SQL text. It raises SYNTAX as ``parse`` does, but accepts an empty text."""
     if not isinstance(text, str):
         raise QueryError("SYNTAX", f"SQL must be a text, not {describe_given(text)}")
+    return _tokenize(text)
+
+
+@lru_cache(maxsize=1024)
+def _tokenize(text: str) -> Phrase:
+    """Read the tokens of a text. A plan reads some texts, such as the forms of measures, again and again."""
     raw = _read_tokens(text)
     tokens: list[Token] = []
     opened: list[tuple[str, int]] = []

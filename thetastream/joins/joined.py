@@ -162,14 +162,14 @@ def build_rows(join: Joined) -> DataFrame:
     """
     results, facts = join.results(), join.facts
     if facts.shows_result_time and facts.result_time is not None:
-        metadata = find_time_metadata(results, join.inputs, facts.is_prompt)
+        metadata = find_time_metadata(join.inputs, facts.is_prompt)
         results = results.select("*", F.expr(facts.result_time).alias(RESULT_TIME, metadata=metadata))
     if facts.has_deletes:
         results = mark_changes(results)
     return results.drop(*facts.hidden)
 
 
-def find_time_metadata(results: DataFrame, streams: Collection[Stream], is_prompt: bool) -> dict[str, int]:
+def find_time_metadata(streams: Collection[Stream], is_prompt: bool) -> dict[str, int]:
     """Return the metadata of the result time.
 
     Spark's operators behind a join find the event time of their input by a mark in the metadata of a column.
@@ -177,8 +177,6 @@ def find_time_metadata(results: DataFrame, streams: Collection[Stream], is_promp
 
     Parameters
     ----------
-    results : DataFrame
-        Results with one struct column per alias.
     streams : collection of Stream
         The inputs of the join.
     is_prompt : bool
@@ -186,7 +184,7 @@ def find_time_metadata(results: DataFrame, streams: Collection[Stream], is_promp
         as event time, with the longest delay of the streams' watermarks. Otherwise Spark would drop results,
         and a note in the column's metadata lets a join behind this one say so.
     """
-    if not results.isStreaming:
+    if not any(stream.is_streaming for stream in streams):
         return {}
     delays_ms = [-(-(stream.watermark_delay_us or 0) // 1000) for stream in streams]
     return {MARK: max(delays_ms)} if is_prompt else {LATE_RESULTS: 1}

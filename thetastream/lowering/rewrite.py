@@ -84,7 +84,8 @@ def _rewrite_two_sided(conjunct: Conjunct) -> None:
         return
     found = find_comparisons(conjunct.phrase)
     if not found:
-        _keep_residual(conjunct, "no single comparison of a left with a right expression")
+        type_ = conjunct.resolver.type_of(conjunct.text, conjunct.query.aliases) or "boolean"
+        _keep_residual(conjunct, "no single comparison of a left with a right expression", type_)
         return
     before = len(conjunct.out.possible_checks)
     reasons = [reason for reason in [_rewrite_part(conjunct, comparison) for comparison in found] if reason]
@@ -96,10 +97,8 @@ def _rewrite_two_sided(conjunct: Conjunct) -> None:
         conjunct.out.replaceable[conjunct.out.residual[-1]] = checks
 
 
-def _keep_residual(conjunct: Conjunct, why: str) -> None:
-    aliases, resolver = conjunct.query.aliases, conjunct.resolver
-    type_ = resolver.type_of(conjunct.text, aliases) or "boolean"
-    text = write_elapsed_time(conjunct.phrase, aliases, resolver)
+def _keep_residual(conjunct: Conjunct, why: str, type_: str = "boolean") -> None:
+    text = write_elapsed_time(conjunct.phrase, conjunct.query.aliases, conjunct.resolver)
     conjunct.out.residual.append(cast_to_boolean(text, type_))
     conjunct.add_note("residual", f"{why}; {HINT}" if looks_like_distance(conjunct.phrase) else why)
 

@@ -57,13 +57,18 @@ class Catalyst:
         self._frames: dict[tuple[str, ...], DataFrame] = {}
         self._types: dict[tuple[str, tuple[str, ...]], str | None] = {}
         self._constants: dict[str, Constant | None] = {}
+        self._joins: dict[str, DataFrame] = {}
         self._errors: dict[str, AnalysisException | None] = {}
         self.is_case_sensitive = is_case_sensitive(spark)
         self.name_key: Callable[[str], str] = str if self.is_case_sensitive else str.casefold
         """Gives all spellings of one name the same value."""
         self.is_ansi = (spark.conf.get("spark.sql.ansi.enabled") or "").lower() == "true"
-        zone = spark.conf.get("spark.sql.session.timeZone") or ""
-        self.zone_is_fixed = _FIXED_ZONE.fullmatch(zone) is not None
+
+    @cached_property
+    def zone_is_fixed(self) -> bool:
+        """Whether the zone of the session has one offset from UTC at all times."""
+        zone = self._spark.conf.get("spark.sql.session.timeZone") or ""
+        return _FIXED_ZONE.fullmatch(zone) is not None
 
     def type_of(self, text: str, aliases: Sequence[str]) -> str | None:
         """Find the Spark type of an expression over these streams; None if it does not resolve there."""
@@ -296,9 +301,12 @@ class Catalyst:
 
     def _join(self, text: str) -> DataFrame:
         """Join the empty streams on a condition."""
-        *others, last = [self._frame((alias,)) for alias in self._schemas]
-        # In parentheses, an alias behind the condition or a second condition is an error.
-        return reduce(DataFrame.crossJoin, others).join(last, on=F.expr(f"({text}\n)"))
+        if text not in self._joins:
+            *others, last = [self._frame((alias,)) for alias in self._schemas]
+            # In parentheses, an alias behind the condition or a second condition is an error.
+            condition = F.expr(f"({text}\n)")
+            self._joins[text] = reduce(DataFrame.crossJoin, others).join(last, on=condition)
+        return self._joins[text]
 
     def _translate(self, text: str, error: AnalysisException, mark: Mark | None = None) -> QueryError:
         """Translate Spark's error into a QueryError that names the rule, the value and a hint."""

@@ -24,7 +24,6 @@ from thetastream.spark.changes import find_change_type, keep_row_columns, read_r
 from thetastream.spark.event_time import count_watermarks, list_dropping, list_marked
 from thetastream.spark.pipelines import refuse_query_function
 from thetastream.spark.row_versions import find_version_rule
-from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
 from thetastream.spark.tables.declared import add_end
 from thetastream.spark.varying_columns import refuse_varying_columns
@@ -185,14 +184,14 @@ def read_streams(
             refuse_varying_columns(frame, alias)
         versions[alias] = find_version_rule(f"stream {alias!r}", frame)
         schemas[alias] = keep_row_columns(frame.schema)
-    ignores_case = not is_case_sensitive(spark)
+    catalyst = Catalyst(spark, schemas)
+    ignores_case = not catalyst.is_case_sensitive
     raise_problems(
         [one for alias, schema in schemas.items() for one in _find_duplicates(alias, schema, ignores_case)]
     )
     if spark.conf.get("spark.sql.variable.substitute", "true") != "false":
         raise_problems([one for alias, schema in schemas.items() for one in _find_variables(alias, schema)])
     problems: list[ThetastreamError] = []
-    catalyst = Catalyst(spark, schemas)
     inputs: list[Stream] = []
     for alias, frame in streams.items():
         schema = schemas[alias]

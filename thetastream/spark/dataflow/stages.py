@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from thetastream.core.blocks import cut, gather
@@ -89,9 +88,9 @@ def parse_columns(columns: Sequence[str]) -> StructType:
 def restore(results: DataFrame, output: Output) -> DataFrame:
     """Restore the user's columns from the columns that leave the units, and filter by the residual."""
     restored = results.selectExpr(*output.restored)
-    for conjunct in output.residual:
-        restored = restored.where(F.expr(conjunct))
-    return restored
+    if not output.residual:
+        return restored
+    return restored.where(" AND ".join(f"({conjunct}\n)" for conjunct in output.residual))
 
 
 def identify_query(flow: Flow, spark: SparkSession) -> Identity:
