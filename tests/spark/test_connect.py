@@ -101,6 +101,10 @@ def test_units_change_by_the_query_and_by_its_checkpoint(folder: Path) -> None:
     assert said["scaled"] == [["accepted", "accepted"], 2, "Biclique(units=(1, 1))"]
 
 
+def test_a_plan_takes_few_round_trips(said: dict[str, Any]) -> None:
+    assert 10 < said["requests"] < 40
+
+
 def test_units_write_into_a_store(said: dict[str, Any]) -> None:
     assert said["way"].startswith("units")
 

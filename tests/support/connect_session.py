@@ -14,8 +14,10 @@ import json
 import shutil
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
@@ -76,6 +78,18 @@ def collect_pairs(joined: DataFrame, name: str) -> list[list[int]]:
     writer = joined.selectExpr("a.id AS a", "b.id AS b").writeStream.format("memory").queryName(name)
     writer.trigger(availableNow=True).start().awaitTermination()
     return [[row.a, row.b] for row in joined.sparkSession.table(name).collect()]
+
+
+def count_requests(spark: SparkSession, streams: dict[str, DataFrame]) -> int:
+    """Count the requests that a join of two streams sends to the server until it has a DataFrame."""
+    client: Any = spark.client
+    with ExitStack() as stack:
+        names = ("_analyze", "config", "_execute_and_fetch")
+        seen = [
+            stack.enter_context(patch.object(client, name, wraps=getattr(client, name))) for name in names
+        ]
+        th.join(streams, on=CONDITION, within=WITHIN)
+    return sum(one.call_count for one in seen)
 
 
 def join_by_chain(folder: Path) -> dict[str, Any]:
@@ -145,6 +159,7 @@ def main(folder: Path) -> dict[str, Any]:
 
     # 2. Streaming, to a store.
     streams = read_streams(spark, folder)
+    said["requests"] = count_requests(spark, streams)
     plan = th.plan(streams, on=CONDITION, within=WITHIN)
     said["explain"] = plan.explain()
     store = th.ParquetStore(str(folder / "store"))
