@@ -6,6 +6,7 @@ commits/<epoch>   "v1" or "v2", and a line with the watermark of the next epoch
 sources/SOURCE/<number>   "v1", and a line for each file that Spark's source of files has read
 state/OPERATOR/_metadata/v2/EPOCH   the whole paths of the schemas of state
 .<name>.crc       beside a local file, in which Hadoop keeps its checksums, each over 512 bytes
+.<name>.UUID.tmp  the draft of a file, which a killed driver leaves behind
 
 Spark reads the schemas from these paths when a query starts again, so ``update_paths`` corrects them in a
 checkpoint that was moved or copied. All other paths of a checkpoint are relative to it.
@@ -137,6 +138,22 @@ def refuse_damaged(checkpoint: str | Path) -> None:
         what = f"the checkpoint {checkpoint} has files that are not as they were written"
         hint = "Restore the checkpoint, or begin with a new checkpoint and a new place for the results"
         raise StateError("CHECKPOINT_DAMAGED", f"{what}: {'; '.join(damages[:3])}{more}. {hint}")
+
+
+def remove_drafts(checkpoint: str | Path) -> None:
+    """Remove the drafts of the first offsets that a killed driver has left in a checkpoint on this machine.
+
+    Spark writes an entry of a log under another name first, ``offsets/.0.UUID.tmp``. It starts no query whose
+    first epoch has not begun if anything is in this folder (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY).
+    """
+    if is_uri(str(checkpoint)) and not str(checkpoint).startswith("file:"):
+        return
+    folder = Folder(*split_path(str(checkpoint)))
+    names = folder.list_files("offsets")
+    if find_last_epoch(names) < 0:
+        for name in names:
+            if re.fullmatch(r"\.{1,2}0\.[0-9a-f-]{36}\.tmp(\.crc)?", name):
+                folder.remove(f"offsets/{name}")
 
 
 def find_damages(folder: Folder) -> list[str]:

@@ -10,7 +10,7 @@ from tests.support.checkpoints import write_checkpoint, write_checksum
 from tests.support.store_damage import DAMAGES, damage
 from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder
-from thetastream.runtime.checkpoint_files import find_damages, refuse_damaged
+from thetastream.runtime.checkpoint_files import find_damages, refuse_damaged, remove_drafts
 
 
 @pytest.fixture
@@ -141,3 +141,26 @@ def test_a_checkpoint_without_checksums_or_in_an_object_store_is_not_refused(che
     refuse_damaged(f"file://{checkpoint}")
     refuse_damaged("s3://bucket/checkpoint")
     refuse_damaged(checkpoint / "none")
+
+
+DRAFT = "0.61b3e687-4346-4f94-9617-c216529e5768.tmp"
+
+
+def test_drafts_of_the_first_offsets_are_removed(tmp_path: Path) -> None:
+    """Spark refused to start a query whose driver had been killed before it renamed its first offsets."""
+    offsets = tmp_path / "offsets"
+    remove_drafts(offsets.parent)
+    offsets.mkdir()
+    for name in (f".{DRAFT}", f"..{DRAFT}.crc", ".0.tmp"):
+        (offsets / name).touch()
+    remove_drafts(f"file:{tmp_path}")
+    assert [path.name for path in offsets.iterdir()] == [".0.tmp"]
+
+
+def test_drafts_of_a_query_that_has_begun_are_left(checkpoint: Path) -> None:
+    """They may belong to a driver that is running, and Spark does not look at them."""
+    draft = checkpoint / "offsets" / f".{DRAFT}"
+    draft.touch()
+    remove_drafts(checkpoint)
+    assert draft.exists()
+    assert find(checkpoint) == []

@@ -89,6 +89,41 @@ def test_configure_builder():
     assert options[PARTITIONS] == "5"
 
 
+@pytest.mark.parametrize(
+    ("environment", "options", "expected"),
+    [
+        ({}, {}, settings.WITH_FEW_PROCESSES),
+        ({}, {settings.CHECKPOINT_FILES: "mine"}, "mine"),
+        ({}, {"spark.master": "yarn"}, None),
+        ({"PYSPARK_SUBMIT_ARGS": f"--conf {settings.CHECKPOINT_FILES}=mine pyspark-shell"}, {}, None),
+        (
+            {"PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false pyspark-shell"},
+            {},
+            settings.WITH_FEW_PROCESSES,
+        ),
+        ({"SPARK_CONF_DIR": "conf"}, {}, None),
+        ({"SPARK_CONF_DIR": "empty"}, {}, settings.WITH_FEW_PROCESSES),
+        ({"SPARK_HOME": "."}, {}, None),
+        ({"PYSPARK_GATEWAY_PORT": "1"}, {}, None),
+    ],
+)
+def test_how_files_of_checkpoints_are_written_unless_somebody_chose_it(
+    monkeypatch, tmp_path, environment, options, expected
+):
+    """Options of a builder take precedence over ``spark-defaults.conf``: the choice in this file was lost."""
+    for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(f"{settings.CHECKPOINT_FILES}  mine\n")
+    builder = SparkSession.builder.master("local[1]")
+    for key, value in options.items():
+        builder.config(key, value)
+    assert th.configure(builder)._options.get(settings.CHECKPOINT_FILES) == expected
+
+
 def test_a_remote_builder_gets_no_java_options():
     builder = th.configure(SparkSession.builder.config("spark.remote", "sc://localhost"))
     assert settings.JAVA_OPTIONS not in builder._options

@@ -119,6 +119,20 @@ def becomes_local(options: Mapping[str, object]) -> bool:
     return master.startswith("local") if master else not any(name in os.environ for name in elsewhere)
 
 
+def may_be_default(key: str) -> bool:
+    """Whether ``spark-submit``, or Spark's folder of settings, may set a key of a session of this process.
+
+    The options of a builder take precedence over both. What a running ``spark-submit`` has set is not known
+    before its session starts.
+    """
+    home = os.environ.get(HOME) or Path(pyspark.__file__).parent
+    texts = [os.environ.get("PYSPARK_SUBMIT_ARGS", "")]
+    with suppress(OSError):
+        folder = os.environ.get("SPARK_CONF_DIR") or f"{home}/conf"
+        texts.append(Path(folder, "spark-defaults.conf").read_text(errors="replace"))
+    return "PYSPARK_GATEWAY_PORT" in os.environ or any(key in text for text in texts)
+
+
 def check_workers(spark: SparkSession) -> None:
     """Run one small task in a Python worker, once per session.
 
