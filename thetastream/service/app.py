@@ -43,8 +43,10 @@ from thetastream.service.bodies import (
     HealthBody,
     Number,
     QueryBody,
+    ResponseMemory,
     SnapshotBody,
     StoreList,
+    answer_plainly,
     describe_snapshot,
     describe_store,
     write_message,
@@ -153,9 +155,11 @@ def build_app(
     async def check_health() -> HealthBody:
         return HealthBody(ok=True)
 
-    add_query_routes(app, door, metrics)
+    limits = limits or Limits()
+    memory = ResponseMemory(limits.question_bytes)
+    add_query_routes(app, door, metrics, memory)
     add_control_routes(app, door, controls)
-    add_store_routes(app, door, stores, limits or Limits())
+    add_store_routes(app, door, stores, limits, memory)
     add_page(app)
     return app
 
@@ -166,25 +170,28 @@ def _write_problem(
     return JSONResponse({"condition": condition, "message": message}, status, headers)
 
 
-def add_query_routes(app: FastAPI, door: Door, metrics: Sequence[Path]) -> None:
-    """Add the route of the queries whose metrics are in these files."""
+def add_query_routes(app: FastAPI, door: Door, metrics: Sequence[Path], memory: ResponseMemory) -> None:
+    """Add the route of the queries whose metrics are in these files. ``memory`` bounds its answers."""
     files = [MetricsFile(path) for path in metrics]
 
-    @app.get("/queries", responses=PROBLEMS)
+    @app.get("/queries", response_model=list[RunningQuery], responses=PROBLEMS)
     def list_queries(
         request: Request,
         epochs: Annotated[int, Query(ge=1, le=KEPT_EPOCHS)] = SHOWN_EPOCHS,
-    ) -> list[RunningQuery]:
+    ) -> Response:
         door.admit(request, "watch")
-        return [
+        found = [
             describe_query(name, state, lines, epochs)
             for file in files
             for name, (state, lines) in file.read().items()
         ]
+        return answer_plainly(found, memory, get_client(request))
 
 
-def add_store_routes(app: FastAPI, door: Door, stores: Mapping[str, Store], limits: Limits) -> None:
-    """Add the routes of these stores."""
+def add_store_routes(
+    app: FastAPI, door: Door, stores: Mapping[str, Store], limits: Limits, memory: ResponseMemory
+) -> None:
+    """Add the routes of these stores. ``memory`` bounds lists of snapshots."""
     seats = SubscriberLimits(limits.subscribers, limits.subscribers_per_client)
     feeds = {name: Feed(store) for name, store in stores.items()}
     questions = Questions(stores, limits)
@@ -197,10 +204,11 @@ def add_store_routes(app: FastAPI, door: Door, stores: Mapping[str, Store], limi
         seen = {name: describe_store(store) for name, store in stores.items() if grant.sees(name)}
         return StoreList(version=app.version, stores=seen)
 
-    @app.get("/stores/{name}/snapshots", responses=PROBLEMS)
-    def list_snapshots(request: Request, name: str, after: After = 0) -> list[SnapshotBody]:
+    @app.get("/stores/{name}/snapshots", response_model=list[SnapshotBody], responses=PROBLEMS)
+    def list_snapshots(request: Request, name: str, after: After = 0) -> Response:
         door.admit(request, "ask", name)
-        return [describe_snapshot(one) for one in questions.find_store(name).snapshots(after)]
+        found = [describe_snapshot(one) for one in questions.find_store(name).snapshots(after)]
+        return answer_plainly(found, memory, get_client(request))
 
     @app.get("/stores/{name}/snapshots/{number}", response_class=Response, responses={**PROBLEMS, **ROWS})
     async def read_snapshot(

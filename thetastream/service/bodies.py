@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
 from starlette.responses import Response
 
 from thetastream.core.errors import QueryError, ThetastreamError
@@ -191,14 +192,14 @@ class ResponseMemory:
         """Return the memory of the answers to one client, which is a part of this memory."""
         return ClientMemory(self, client)
 
-    def take(self, nbytes: int, stop: Stop, client: str | None = None) -> Callable[[], None]:
+    def take(self, nbytes: int, stop: Stop | None, client: str | None = None) -> Callable[[], None]:
         """Wait for memory, and return the function that gives it back.
 
         Parameters
         ----------
         nbytes : int
-        stop : Stop
-            Says that the client has left.
+        stop : Stop or None
+            Says that the client has left. None if the answer does not wait.
         client : str, optional
             The client of the answer. If it holds other answers, it may have half of the memory with this one.
 
@@ -212,7 +213,8 @@ class ResponseMemory:
             while (is_share_full := self._is_share_full(nbytes, client)) or nbytes > self._free:
                 # The other answers of the client keep this one back, and it keeps a place from other clients.
                 until = began + (OWN_PATIENCE_S if is_share_full else PATIENCE_S)
-                if stop.is_set or time.monotonic() > until or nbytes > self._total:
+                is_over = stop is None or stop.is_set or time.monotonic() > until
+                if is_over or nbytes > self._total:
                     held = self._per_client[client] if client and is_share_full else self.n_held
                     what = f"answers of {held / 1e6:,.0f} MB are being sent"
                     what += f" to {client}, which may have {self._total / 2e6:,.0f} MB" * is_share_full
@@ -262,6 +264,18 @@ class Encoded:
     def __del__(self) -> None:
         """Give the memory back."""
         self._give_back()
+
+
+def answer_plainly(value: Any, memory: ResponseMemory, client: str) -> "BoundedResponse":
+    """Answer with plain values and models as JSON, at once.
+
+    Raises
+    ------
+    QueryError
+        TOO_BUSY if there is not enough memory.
+    """
+    content = to_json(value, inf_nan_mode="null")
+    return BoundedResponse(Encoded(content, memory.take(len(content), None, client)), JSON)
 
 
 class BoundedResponse(Response):

@@ -16,6 +16,7 @@ from tests.support.service import connect, make_pairs, make_wide, run_service
 from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
 from thetastream.service import Limits, bodies
+from thetastream.service import app as service_app
 from thetastream.service.bodies import Encoded, ResponseMemory
 from thetastream.service.questions import Turns
 from thetastream.stores import ParquetStore
@@ -202,6 +203,33 @@ def test_one_client_gets_half_of_the_memory_if_it_holds_other_answers(
         give_back()
     assert memory.n_held == 0
     memory.give_to("a").take(100, Stop())()
+
+
+def test_lists_take_bounded_memory_and_do_not_wait_for_it(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memories: list[ResponseMemory] = []
+
+    def make_memory(nbytes: int) -> ResponseMemory:
+        memories.append(ResponseMemory(nbytes))
+        return memories[-1]
+
+    monkeypatch.setattr(service_app, "ResponseMemory", make_memory)
+    with connect(store) as client:
+        path = "/stores/pairs/snapshots"
+        length = len(client.get(path).content)
+        (memory,) = memories
+        sending = memory.take(Limits().question_bytes - length - 1, Stop())
+        assert [client.get(one).status_code for one in (path, "/queries")] == [200, 200]
+        held = memory.take(2, None)
+        began = time.monotonic()
+        assert [client.get(one).status_code for one in (path, path)] == [503, 503]
+        assert time.monotonic() - began < 1
+        sending()
+        held()
+        assert client.get(path).status_code == 200
+        gc.collect()
+        assert memory.n_held == 0
 
 
 def read_slowly(address: str, path: str) -> socket.socket:
