@@ -31,8 +31,9 @@ COMMIT_S = 0.5
 PATIENCE_S = 240.0
 """The longest time after a fault until a question is answered again."""
 SQL = "SELECT count(*) AS n, sum(id)::BIGINT AS total FROM results"
-ALLOWED = ("STORE_QUERY", "TOO_SLOW", "TOO_MANY_QUESTIONS")
-"""What a question may be told when its process was killed or stood still, or others wait."""
+ALLOWED = ("STORE_QUERY", "TOO_SLOW", "TOO_MANY_QUESTIONS", "TOO_BUSY")
+"""What a question may be told when its process was killed or stood still, or others wait. TOO_BUSY says that
+a process was killed while it started."""
 
 
 @dataclass
