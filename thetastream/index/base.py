@@ -455,3 +455,20 @@ def find_equal_buckets(edges: Int64s, keys: Int64s) -> Span:
     first, last = np.empty_like(keys), np.empty_like(keys)
     find_equal(edges, keys, first, last)
     return Span(first, last)
+
+
+def find_touched_buckets(edges: Int64s, ends: Span) -> Span:
+    """Find the buckets that the interval of each probe touches, if bucket b has the keys from edge b on.
+
+    An interval that begins exactly at an edge also touches the bucket before, which may end with this key.
+
+    >>> touched = find_touched_buckets(np.array([0, 10, 20]), Span(np.array([10, 11]), np.array([10, 25])))
+    >>> [one.tolist() for one in touched]
+    [[0, 1], [2, 3]]
+    """
+    from thetastream.kernels.keys import find_cells  # loads Numba
+
+    low, high = map(np.ascontiguousarray, ends)
+    first, last = np.empty_like(low), np.empty_like(high)
+    find_cells(edges, low, high, first, last)
+    return Span(first, last)

@@ -8,7 +8,16 @@ walks.
 import numpy as np
 
 from thetastream.core.keys import Int64s, sort_keys
-from thetastream.index.base import Access, Fit, Indexable, Layout, ProbeCost, Shape, Span
+from thetastream.index.base import (
+    Access,
+    Fit,
+    Indexable,
+    Layout,
+    ProbeCost,
+    Shape,
+    Span,
+    find_touched_buckets,
+)
 
 MIN_CELL = 64
 """The smallest cell. Smaller cells would cost more in bisections than they save in comparisons."""
@@ -41,9 +50,4 @@ class Grid(Shape):
         return Layout(order, first[by_first[offsets[:-1]]], offsets)
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        from thetastream.kernels.keys import find_cells  # loads Numba
-
-        low, high = map(np.ascontiguousarray, spans[0])
-        first, last = np.empty_like(low), np.empty_like(high)
-        find_cells(edges, low, high, first, last)
-        return Span(first, last)
+        return find_touched_buckets(edges, spans[0])

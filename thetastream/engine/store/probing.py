@@ -1,5 +1,6 @@
 """Probes segments: finds the stored tuples that lie in the boxes of probing tuples, piece by piece."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.blocks import RowFacts, cut_matches
-from thetastream.core.keys import HIGHEST, LOWEST, Int64s, sort_keys, sort_neighbours
+from thetastream.core.keys import HIGHEST, Int64s, sort_keys, sort_neighbours
 from thetastream.core.row_limit import read_thresholds
 from thetastream.core.sides import Side
 from thetastream.engine.store.box import Box, IndexPlan, build_box
@@ -24,10 +25,10 @@ PAIRS_AT_ONCE = 1 << 17
 pairs."""
 BYTES_AT_ONCE = 1 << 25
 STRETCH, SAMPLES = 1 << 15, 64
-"""The least number of probes in a stretch, and how many of each are looked at to cut the stretches."""
+"""How many probes stretches have at least on average, and how many of each are looked at to cut them."""
 UNLIKE = 1 / 8
-"""How far the windows of a stretch may lie apart, as a share of their length. Each stretch reads the segments
-from their first key to their last, so there should be no more of them than it needs."""
+"""About how far the windows of a stretch lie apart, as a share of their length, if there are enough probes.
+Each stretch reads the segments from their first key to their last, so more stretches cost more."""
 CELLS, FEWEST = 128, 64
 """If the index has cells, the number of groups of the probes of a stretch, and the least size of a group."""
 FEW_OTHERS = 1 / 8
@@ -233,12 +234,9 @@ def _sequence_probes(plan: IndexPlan, box: Box, has_times: bool) -> tuple[Int64s
     # Probes of one cell are sorted by its suffix, so that one finds its rows near those of the probe before.
     second = box.spans[ranges[1]].low if len(ranges) > 1 and box.group is None else None
     order = np.arange(n)
-    n_stretches = n // STRETCH if has_times else 1
+    n_stretches = _count_stretches(box.spans[TIME_COLUMN]) if has_times else 1
     if n_stretches > 1:
-        n_stretches = min(n_stretches, _count_unlike(box.spans[TIME_COLUMN]))
-    if n_stretches > 1:
-        low, high = box.spans[TIME_COLUMN]
-        number = _cut_evenly(high if low.max() == LOWEST else low, n_stretches)
+        number = _cut_evenly(box.spans[TIME_COLUMN].low, n_stretches)
         order = np.argsort(number, kind="stable")
         cuts = np.unique(np.searchsorted(number[order], np.arange(n_stretches + 1)))
     for first, last in pairwise(cuts):
@@ -250,18 +248,20 @@ def _sequence_probes(plan: IndexPlan, box: Box, has_times: bool) -> tuple[Int64s
     return order, cuts
 
 
-def _count_unlike(times: Span) -> int:
+def _count_stretches(times: Span) -> int:
     """Count the stretches into which windows fall if those of a stretch are about the same.
 
-    >>> _count_unlike(Span(np.array([0, 100]), np.array([100, 200])))
-    8
-    >>> _count_unlike(Span(np.array([0, 100]), np.array([10_000, 10_100])))
-    1
+    >>> first = np.arange(4 * STRETCH)
+    >>> [_count_stretches(Span(first, first + length)) for length in (1_000, 1_000_000)]
+    [4, 2]
     """
+    most = len(times.low) // STRETCH
+    if most < 2:
+        return 1
     low, high = (one.astype(np.float64) for one in times)
     length = max(1.0, float(np.mean(high - low)))
-    apart = max(float(high.max() - high.min()), float(low.max() - low.min()))
-    return int(np.ceil(min(apart / length, len(low)) / UNLIKE))
+    apart = max(float(np.ptp(low)), float(np.ptp(high)))
+    return max(1, min(most, math.ceil(apart / length / UNLIKE)))
 
 
 def _cut_evenly(values: Int64s, n: int) -> npt.NDArray[np.uint16]:

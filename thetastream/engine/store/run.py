@@ -21,7 +21,15 @@ from thetastream.core.blocks import RowFacts
 from thetastream.core.condition import TIME, Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift, sort_keys
 from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows, locate_key_column
-from thetastream.index.base import Layout, MeasuredSearch, Pairs, RankedSearch, Search, Span
+from thetastream.index.base import (
+    Layout,
+    MeasuredSearch,
+    Pairs,
+    RankedSearch,
+    Search,
+    Span,
+    find_touched_buckets,
+)
 from thetastream.index.zones import build_zones
 
 TIME_COLUMN = locate_key_column(TIME)
@@ -199,7 +207,7 @@ def _aim(plan: IndexPlan, run: Run, box: Box, skip: frozenset[int]) -> Search:
         ranges += (span,)
     # 2. Find the buckets.
     if run.is_cut_by_time and TIME_COLUMN in box.spans:
-        buckets = visit_cells(run.edges, box.spans[TIME_COLUMN])
+        buckets = find_touched_buckets(run.edges, box.spans[TIME_COLUMN])
     else:
         buckets = shape.buckets(run.edges, box.n_probes, box.group, ranges)
     # 3. List the columns that the layout does not evaluate.
@@ -253,13 +261,3 @@ def cut_by_time(times: Int64s, window_us: float) -> tuple[Int64s, Int64s] | None
     if n < MIN_CELLS * depth:
         return None
     return order, np.append(np.arange(0, n, depth, dtype=np.int64), n)
-
-
-def visit_cells(edges: Int64s, times: Span) -> Span:
-    """Find the cells [low, high) that the windows of probes touch.
-
-    ``edges`` has the first time of each cell. A window that begins exactly at an edge also visits the cell
-    before, because this cell may end with the same time.
-    """
-    low = np.maximum(np.searchsorted(edges, times.low, side="left") - 1, 0)
-    return Span(low, np.searchsorted(edges, times.high, side="right"))
