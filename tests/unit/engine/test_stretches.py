@@ -14,7 +14,7 @@ from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.engine.store.probing import probe_segments
 from thetastream.engine.store.run import build
 from thetastream.engine.store.segment import MemoryStore, describe
-from thetastream.index import Grid, Hash, HashSorted, IndexSpec, Scan, Sorted
+from thetastream.index import Grid, Hash, HashSorted, IndexSpec, Scan, Sorted, Span
 
 KEYS = (Key("x", Domain.INT), Key("y", Domain.INT), Key("k", Domain.INT))
 COLUMNS = ("ts", "x", "y", "k")
@@ -95,3 +95,13 @@ def test_probes_in_stretches_find_their_partners(
         assert set(found) <= set(wanted)
     else:
         assert found == wanted
+
+
+def test_a_few_wrong_times_do_not_cut_the_other_probes() -> None:
+    """One tuple with a wrong time made eight stretches of probes with one window, and they took 2.8 times as
+    long."""
+    times = np.arange(8 * probing.STRETCH)
+    times[[0, -1]] = -(10**15), 10**15
+    length = 10 * len(times)
+    assert probing._count_stretches(Span(times - length, times + length)) == 1
+    assert probing._count_stretches(Span(times - 9, times + 9)) == 8

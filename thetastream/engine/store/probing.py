@@ -29,6 +29,8 @@ STRETCH, SAMPLES = 1 << 15, 64
 UNLIKE = 1 / 8
 """About how far the windows of a stretch lie apart, as a share of their length, if there are enough probes.
 Each stretch reads the segments from their first key to their last, so more stretches cost more."""
+FAR = 1 / 20, 19 / 20
+"""The shares of windows between which this distance is measured, so that a few wrong times do not count."""
 CELLS, FEWEST = 128, 64
 """If the index has cells, the number of groups of the probes of a stretch, and the least size of a group."""
 FEW_OTHERS = 1 / 8
@@ -251,16 +253,21 @@ def _sequence_probes(plan: IndexPlan, box: Box, has_times: bool) -> tuple[Int64s
 def _count_stretches(times: Span) -> int:
     """Count the stretches into which windows fall if those of a stretch are about the same.
 
+    A few windows that are far from all others, as those of wrong times are, make no stretches.
+
     >>> first = np.arange(4 * STRETCH)
     >>> [_count_stretches(Span(first, first + length)) for length in (1_000, 1_000_000)]
-    [4, 2]
+    [4, 1]
+    >>> first[0] = -(10**15)
+    >>> _count_stretches(Span(first, first + 1_000_000))
+    1
     """
     most = len(times.low) // STRETCH
     if most < 2:
         return 1
-    low, high = (one.astype(np.float64) for one in times)
-    length = max(1.0, float(np.mean(high - low)))
-    apart = max(float(np.ptp(low)), float(np.ptp(high)))
+    low, high = (one[:: max(1, STRETCH // SAMPLES)].astype(np.float64) for one in times)
+    length = max(1.0, float(np.median(high - low)))
+    apart = max(float(np.ptp(np.quantile(ends, FAR))) for ends in (low, high))
     return max(1, min(most, math.ceil(apart / length / UNLIKE)))
 
 
