@@ -23,7 +23,7 @@ from thetastream.joins.sources import find_sources, refuse_other_select
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
-from thetastream.runtime.checkpoint_files import refuse_damaged, remove_drafts
+from thetastream.runtime.checkpoint_files import prepare_checkpoint
 from thetastream.runtime.flow import NotStaged, Target
 from thetastream.spark.arguments import refuse_other_frames
 from thetastream.spark.changes import find_change_type, keep_groups
@@ -142,8 +142,7 @@ def write(
     if keep is not None:
         target.description.refuse_forgetting(store.name)
     staged = None if built is None else _stage(built, target, select)
-    refuse_damaged(place)
-    remove_drafts(place)
+    prepare_checkpoint(place)
     owner = Writer(place, beside_others)
     store.describe(target.description)
     store.admit(owner)

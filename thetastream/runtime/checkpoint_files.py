@@ -119,8 +119,8 @@ def _write_root(checkpoint: str) -> str:
     return re.sub("^s3:", "s3a:", re.sub("^file:/+", "file:/", root))
 
 
-def refuse_damaged(checkpoint: str | Path) -> None:
-    """Refuse a checkpoint on this machine whose logs are damaged, before its query starts.
+def prepare_checkpoint(checkpoint: str | Path) -> None:
+    """Refuse a checkpoint on this machine whose logs are damaged, before its query starts, and remove drafts.
 
     Spark reads files of these logs without comparing their checksums, so an altered list of the files that a
     source has read would change results.
@@ -132,23 +132,22 @@ def refuse_damaged(checkpoint: str | Path) -> None:
     """
     if is_uri(str(checkpoint)) and not str(checkpoint).startswith("file:"):
         return
-    damages = find_damages(Folder(*split_path(str(checkpoint))))
+    folder = Folder(*split_path(str(checkpoint)))
+    damages = find_damages(folder)
     if damages:
         more = f", and {len(damages) - 3} more" if len(damages) > 3 else ""
         what = f"the checkpoint {checkpoint} has files that are not as they were written"
         hint = "Restore the checkpoint, or begin with a new checkpoint and a new place for the results"
         raise StateError("CHECKPOINT_DAMAGED", f"{what}: {'; '.join(damages[:3])}{more}. {hint}")
+    _remove_drafts(folder)
 
 
-def remove_drafts(checkpoint: str | Path) -> None:
-    """Remove the drafts of the first offsets that a killed driver has left in a checkpoint on this machine.
+def _remove_drafts(folder: Folder) -> None:
+    """Remove the drafts of the first offsets that a killed driver has left in a checkpoint.
 
     Spark writes an entry of a log under another name first, ``offsets/.0.UUID.tmp``. It starts no query whose
     first epoch has not begun if anything is in this folder (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY).
     """
-    if is_uri(str(checkpoint)) and not str(checkpoint).startswith("file:"):
-        return
-    folder = Folder(*split_path(str(checkpoint)))
     names = folder.list_files("offsets")
     if find_last_epoch(names) < 0:
         for name in names:

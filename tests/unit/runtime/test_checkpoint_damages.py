@@ -10,7 +10,7 @@ from tests.support.checkpoints import write_checkpoint, write_checksum
 from tests.support.store_damage import DAMAGES, damage
 from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder
-from thetastream.runtime.checkpoint_files import find_damages, refuse_damaged, remove_drafts
+from thetastream.runtime.checkpoint_files import find_damages, prepare_checkpoint
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_damaged_log_is_refused_by_the_name_of_its_file(
     (checkpoint / name).write_text(text)
     assert [one[: len(expected)] for one in find(checkpoint)] == [expected]
     with pytest.raises(StateError, match=f"CHECKPOINT_DAMAGED.*{checkpoint}.*{expected}"):
-        refuse_damaged(checkpoint)
+        prepare_checkpoint(checkpoint)
 
 
 def test_logs_of_two_sources_that_were_exchanged_are_found_by_their_checksums(checkpoint: Path) -> None:
@@ -137,10 +137,10 @@ def test_what_other_sources_keep_is_their_own(checkpoint: Path) -> None:
 def test_a_checkpoint_without_checksums_or_in_an_object_store_is_not_refused(checkpoint: Path) -> None:
     for checksums in [*checkpoint.rglob(".*.crc")]:
         checksums.unlink()
-    refuse_damaged(checkpoint)
-    refuse_damaged(f"file://{checkpoint}")
-    refuse_damaged("s3://bucket/checkpoint")
-    refuse_damaged(checkpoint / "none")
+    prepare_checkpoint(checkpoint)
+    prepare_checkpoint(f"file://{checkpoint}")
+    prepare_checkpoint("s3://bucket/checkpoint")
+    prepare_checkpoint(checkpoint / "none")
 
 
 DRAFT = "0.61b3e687-4346-4f94-9617-c216529e5768.tmp"
@@ -149,11 +149,12 @@ DRAFT = "0.61b3e687-4346-4f94-9617-c216529e5768.tmp"
 def test_drafts_of_the_first_offsets_are_removed(tmp_path: Path) -> None:
     """Spark refused to start a query whose driver had been killed before it renamed its first offsets."""
     offsets = tmp_path / "offsets"
-    remove_drafts(offsets.parent)
+    prepare_checkpoint(offsets.parent)
+    (tmp_path / "metadata").write_text('{"id":"61b3e687-4346-4f94-9617-c216529e5768"}')
     offsets.mkdir()
     for name in (f".{DRAFT}", f"..{DRAFT}.crc", ".0.tmp"):
         (offsets / name).touch()
-    remove_drafts(f"file:{tmp_path}")
+    prepare_checkpoint(f"file:{tmp_path}")
     assert [path.name for path in offsets.iterdir()] == [".0.tmp"]
 
 
@@ -161,6 +162,6 @@ def test_drafts_of_a_query_that_has_begun_are_left(checkpoint: Path) -> None:
     """They may belong to a driver that is running, and Spark does not look at them."""
     draft = checkpoint / "offsets" / f".{DRAFT}"
     draft.touch()
-    remove_drafts(checkpoint)
+    prepare_checkpoint(checkpoint)
     assert draft.exists()
     assert find(checkpoint) == []

@@ -18,7 +18,7 @@ from thetastream.app.job.spec import Job, find_endless_problems, write_option
 from thetastream.app.job.stopping import CUT, StopRequests, catch_signals
 from thetastream.core.errors import raise_problems
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
-from thetastream.runtime.checkpoint_files import refuse_damaged, remove_drafts, update_paths
+from thetastream.runtime.checkpoint_files import prepare_checkpoint, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
 from thetastream.runtime.observe.epoch_lines import LONGEST_LAG_S, PAIRS_FOUND, are_second_units, read_kind
@@ -71,8 +71,7 @@ def run(
         plan = find_plan(results, job.rechoosing)
         # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
         with suppress(OSError, pa.ArrowException):
-            refuse_damaged(job.checkpoint)
-            remove_drafts(job.checkpoint)
+            prepare_checkpoint(job.checkpoint)
             update_paths(job.checkpoint)
             if job.sink.path is not None:
                 finish_epoch(results, job.checkpoint, job.sink.path)

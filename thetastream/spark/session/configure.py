@@ -35,7 +35,7 @@ from thetastream.spark.session.workers import (
     check_workers,
     choose_worker_python,
     list_search_settings,
-    may_be_default,
+    may_be_set_elsewhere,
     prepare_environment,
     spark_home_without_zip,
     warm_up_workers,
@@ -190,7 +190,7 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     choose_worker_python(options)
     if becomes_local(options):
         choose_java()
-        if CHECKPOINT_FILES not in options and not may_be_default(CHECKPOINT_FILES):
+        if CHECKPOINT_FILES not in options and not may_be_set_elsewhere(CHECKPOINT_FILES):
             builder.config(CHECKPOINT_FILES, WITH_FEW_PROCESSES)
     if "spark.remote" in options:
         return builder

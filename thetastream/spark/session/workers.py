@@ -119,7 +119,7 @@ def becomes_local(options: Mapping[str, object]) -> bool:
     return master.startswith("local") if master else not any(name in os.environ for name in elsewhere)
 
 
-def may_be_default(key: str) -> bool:
+def may_be_set_elsewhere(key: str) -> bool:
     """Whether ``spark-submit``, or Spark's folder of settings, may set a key of a session of this process.
 
     The options of a builder take precedence over both. What a running ``spark-submit`` has set is not known
