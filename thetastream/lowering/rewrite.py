@@ -98,6 +98,7 @@ def _rewrite_two_sided(conjunct: Conjunct) -> None:
 
 
 def _keep_residual(conjunct: Conjunct, why: str, type_: str = "boolean") -> None:
+    """Let Spark evaluate a conjunct behind the join. If it is a comparison, its type is boolean."""
     text = write_elapsed_time(conjunct.phrase, conjunct.query.aliases, conjunct.resolver)
     conjunct.out.residual.append(cast_to_boolean(text, type_))
     conjunct.add_note("residual", f"{why}; {HINT}" if looks_like_distance(conjunct.phrase) else why)

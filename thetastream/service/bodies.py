@@ -266,18 +266,6 @@ class Encoded:
         self._give_back()
 
 
-def answer_plainly(value: Any, memory: ResponseMemory, client: str) -> "BoundedResponse":
-    """Answer with plain values and models as JSON, at once.
-
-    Raises
-    ------
-    QueryError
-        TOO_BUSY if there is not enough memory.
-    """
-    content = to_json(value, inf_nan_mode="null")
-    return BoundedResponse(Encoded(content, memory.take(len(content), None, client)), JSON)
-
-
 class BoundedResponse(Response):
     """A response that sends an answer in pieces, so that a connection holds no second copy of it."""
 
@@ -296,3 +284,15 @@ class BoundedResponse(Response):
             piece = bytes(whole[start : start + PIECE_BYTES])
             is_last = start + PIECE_BYTES >= len(whole)
             await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
+
+
+def answer_plainly(value: Any, memory: ResponseMemory, client: str) -> BoundedResponse:
+    """Answer with plain values and models as JSON, at once.
+
+    Raises
+    ------
+    QueryError
+        TOO_BUSY if there is not enough memory.
+    """
+    content = to_json(value, inf_nan_mode="null")
+    return BoundedResponse(Encoded(content, memory.take(len(content), None, client)), JSON)
