@@ -253,6 +253,15 @@ def is_uri(root: str) -> bool:
     return "://" in root or root.startswith("file:")
 
 
+def is_local_path(root: str) -> bool:
+    """Whether a path or URI names a place in the file system of this machine.
+
+    >>> is_local_path("/data/job"), is_local_path("file:/data/job"), is_local_path("s3://bucket/job")
+    (True, True, False)
+    """
+    return not is_uri(root) or root.startswith("file:")
+
+
 def split_path(path: str) -> tuple[str, str]:
     """Split the path or URI of a folder into the folder around it, and its name.
 
@@ -270,7 +279,7 @@ def list_variables(root: str) -> tuple[str, ...]:
     >>> list_variables("gs://bucket/job"), list_variables("/data/job")
     (('GOOGLE_', 'CLOUDSDK_', 'SSL_CERT_', 'http_proxy', 'https_proxy', 'no_proxy', 'HTTP'), ())
     """
-    if not is_uri(root) or root.startswith("file:"):
+    if is_local_path(root):
         return ()
     scheme = root.partition(":")[0]
     return (*_VARIABLES.get(scheme, ()), "SSL_CERT_", "http_proxy", "https_proxy", "no_proxy", "HTTP")

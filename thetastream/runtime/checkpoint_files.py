@@ -24,7 +24,7 @@ from typing import Any
 from thetastream.core.addresses import hide_secrets
 from thetastream.core.arguments import read_path
 from thetastream.core.errors import StateError
-from thetastream.core.folder import Folder, is_uri, split_path
+from thetastream.core.folder import Folder, is_local_path, is_uri, split_path
 
 METADATA, SCHEMAS = "_metadata/v2", "_stateSchema"
 
@@ -130,7 +130,7 @@ def prepare_checkpoint(checkpoint: str | Path) -> None:
     StateError
         CHECKPOINT_DAMAGED, with the files.
     """
-    if is_uri(str(checkpoint)) and not str(checkpoint).startswith("file:"):
+    if not is_local_path(str(checkpoint)):
         return
     folder = Folder(*split_path(str(checkpoint)))
     damages = find_damages(folder)

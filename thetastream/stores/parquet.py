@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from thetastream.core.addresses import hide_secrets
 from thetastream.core.arguments import read_path, refuse_non_number
-from thetastream.core.folder import Folder, is_uri, list_variables
+from thetastream.core.folder import Folder, is_local_path, is_uri, list_variables
 from thetastream.results.backend import reach
 from thetastream.results.description import Description
 from thetastream.results.history import CommittedRows, History
@@ -157,8 +157,7 @@ class ParquetStore(Store):
 
     @property
     def local_folder(self) -> str | None:
-        is_local = not is_uri(self.path) or self.path.startswith("file:")
-        return self.backend.folder.locate("") if is_local else None
+        return self.backend.folder.locate("") if is_local_path(self.path) else None
 
     @property
     def backend(self) -> ParquetBackend:
