@@ -33,6 +33,7 @@ from thetastream.spark.observe.live import watch
 from thetastream.spark.observe.metrics import metrics
 from thetastream.spark.session.configure import configure, local_session
 from thetastream.spark.sinks.changes import apply_changes
+from thetastream.spark.sources.parquet import read_parquet
 from thetastream.spark.tables.table import Table
 from thetastream.spark.tables.versions import stage, versions
 from thetastream.statements import aggregate, insert, sql
@@ -89,6 +90,7 @@ __all__ = [
     "plan",
     "predicate",
     "query",
+    "read_parquet",
     "sql",
     "stable",
     "stage",

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+import thetastream as th
 from bench.core.cpu_times import CpuTimes, measure_cpu
 
 OBSERVED = "bench"
@@ -50,6 +51,8 @@ class Query:
     """The SQL that counts the results, over the rows that reach the sink."""
     is_running: bool = False
     """Whether ``results`` counts the results of all epochs so far."""
+    reads_by_arrow: bool = False
+    """Whether its streams come from ``th.read_parquet``, and not from Spark's reader."""
 
     def start(self, streams: dict[str, DataFrame], checkpoint: Any, **trigger: Any) -> StreamingQuery:
         """Start the query and count its results."""
@@ -71,15 +74,23 @@ class Epoch:
 
 
 def streams(
-    spark: SparkSession, folder: Any, aliases: Any, files_per_trigger: int | None = 1
+    spark: SparkSession,
+    folder: Any,
+    aliases: Any,
+    files_per_trigger: int | None = 1,
+    reads_by_arrow: bool = False,
 ) -> dict[str, DataFrame]:
     """Read a folder of Parquet files for each alias as a stream with event time."""
+    options = {} if files_per_trigger is None else {"maxFilesPerTrigger": files_per_trigger}
     found = {}
     for alias in aliases:
-        reader = spark.readStream.schema(spark.read.parquet(f"{folder}/{alias}").schema)
-        if files_per_trigger is not None:
-            reader = reader.option("maxFilesPerTrigger", files_per_trigger)
-        found[alias] = reader.parquet(f"{folder}/{alias}").withWatermark("ts", "0 seconds")
+        files = f"{folder}/{alias}"
+        schema = spark.read.parquet(files).schema
+        if reads_by_arrow:
+            read = th.read_parquet(spark, files, schema, **options)
+        else:
+            read = spark.readStream.schema(schema).options(**options).parquet(files)
+        found[alias] = read.withWatermark("ts", "0 seconds")
     return found
 
 
@@ -139,7 +150,8 @@ def measure(task: Any, query: Query) -> dict[str, Any]:
     try:
         if task.full_window is not None:
             shutil.copytree(task.full_window, checkpoint, dirs_exist_ok=True)
-        inputs = streams(query.spark, shape.folder, shape.spec.aliases)
+        by_arrow = query.reads_by_arrow
+        inputs = streams(query.spark, shape.folder, shape.spec.aliases, reads_by_arrow=by_arrow)
         running = query.start(inputs, checkpoint)
         spent, since = await_steady(running, shape.epochs, task.epochs, task.warmup, task.warmup_seconds)
         found = with_input(epochs(running, query))

@@ -27,6 +27,7 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 import thetastream as th
 from tests.support import faults
 from tests.support.fast_checkpoints import FAST_CHECKPOINTS
+from thetastream.spark.event_time import list_plan_lines
 
 CONDITION = f"abs(a.x - b.x) <= {faults.BAND} AND a.y > b.y"
 IDS = ["a.id AS a", "b.id AS b"]
@@ -93,10 +94,14 @@ def count_requests(spark: SparkSession, streams: dict[str, DataFrame]) -> int:
 
 
 def join_by_chain(folder: Path) -> dict[str, Any]:
-    """Send the tuples of a chain through a mailbox."""
-    streams = read_streams(open_session(), folder)
+    """Send the tuples of a chain through a mailbox. Its routers read the files of a stream themselves."""
+    spark = open_session()
+    streams = read_streams(spark, folder)
+    files = th.read_parquet(spark, str(folder / "a"), faults.SCHEMA, maxFilesPerTrigger=2)
+    streams["a"] = files.withWatermark("ts", faults.DELAY)
     chain = th.join(streams, on=CONDITION, within=WITHIN, model=th.Chain(workers=2))
-    return {"chain": collect_pairs(chain, "chain")}
+    steps = [line.split("(")[0] for line in list_plan_lines(chain) if line.startswith("MapInArrow")]
+    return {"chain": collect_pairs(chain, "chain"), "steps": steps}
 
 
 def join_with_table(folder: Path) -> dict[str, Any]:

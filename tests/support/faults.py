@@ -309,13 +309,13 @@ class Job:
         return pairs.selectExpr("a.id AS a", f"{partner} AS b")
 
     def streams(self, spark: "SparkSession", schema: str = SCHEMA) -> "dict[str, DataFrame]":
-        """Open the streams, one file of each in an epoch."""
+        """Open the streams, one file of each in an epoch. Arrow reads one of them, Spark the other one."""
+        import thetastream as th
+
+        by_arrow = th.read_parquet(spark, f"{self.folder}/a", schema, maxFilesPerTrigger=1)
+        by_spark = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{self.folder}/b")
         return {
-            alias: spark.readStream.schema(schema)
-            .option("maxFilesPerTrigger", 1)
-            .parquet(f"{self.folder}/{alias}")
-            .withWatermark("ts", DELAY)
-            for alias in "ab"
+            alias: files.withWatermark("ts", DELAY) for alias, files in (("a", by_arrow), ("b", by_spark))
         }
 
     def higher(self) -> Predicate:

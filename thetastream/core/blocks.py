@@ -36,6 +36,9 @@ STEP = 1 << 13
 """Bytes of a row for each filler behind it, so that a batch holds about 80 MB. Batches of blocks with 330 MB
 needed more direct memory than a JVM with a heap of 1 GB has."""
 
+LARGEST_TUPLE = 1 << 29
+"""The largest tuple that a block can hold, in bytes. Buffers that grow by doubling must stay below 2 GiB."""
+
 PACKED = "packed row"
 """The only other column if rows have very many columns: a list of one struct, or NULL in a filler."""
 

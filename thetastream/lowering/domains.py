@@ -14,6 +14,7 @@ from thetastream.core.spark_types import (
     is_year_month,
     parse_decimal,
 )
+from thetastream.lowering.plain_columns import Conversion
 
 _UNHASHED = ("map<", "variant", "collate", "char(", "geometry", "geography", "void", "udt")
 
@@ -90,7 +91,7 @@ def write_key(text: str, type_: str, common: str) -> str:
     """
     value = write_cast(text, type_, common)
     if common == "timestamp":
-        return f"unix_micros({value})"
+        return Conversion.MICROS.write(value)
     if is_year_month(common):
         return f"CAST(CAST(({value}) AS INTERVAL MONTH) AS INT)"
     return value

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from thetastream.core.condition import Condition, Key, MeasuredPair, PythonPredicate, SideSpec
 from thetastream.lowering.physical import Carried, PhysicalPlan
+from thetastream.lowering.plain_columns import Conversion
 
 
 def exchange_payload(
@@ -130,7 +131,7 @@ class Carrier:
 _AS_IS = Carrier(lambda type_: type_, lambda column: column, lambda block, _: block)
 _TIMESTAMP = Carrier(
     lambda _: "bigint",
-    lambda column: f"unix_micros({column})",
+    Conversion.MICROS.write,
     lambda block, _: f"timestamp_micros({block})",
 )
 _YEAR_MONTH = Carrier(

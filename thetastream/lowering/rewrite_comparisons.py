@@ -25,6 +25,7 @@ from thetastream.core.condition import Domain, ExactOrder
 from thetastream.core.spark_types import is_day_time
 from thetastream.lowering.conjunct import Conjunct, Ordering, TypedPair
 from thetastream.lowering.domains import find_domain, is_hashable, write_cast
+from thetastream.lowering.plain_columns import Conversion
 from thetastream.lowering.side_keys import SideKeys
 
 _RTRIM = "_RTRIM"
@@ -112,7 +113,8 @@ def _has_highest_key(type_: str) -> bool:
 
 def _write_hash(value: str, is_nullable: bool) -> str:
     """Write a hash of 32 bits. Spark's ``hash(NULL)`` is a number, and the key of a NULL must be NULL."""
-    return f"CASE WHEN ({value}) IS NOT NULL THEN hash({value}) END" if is_nullable else f"hash({value})"
+    hashed = Conversion.HASH.write(value)
+    return f"CASE WHEN ({value}) IS NOT NULL THEN {hashed} END" if is_nullable else hashed
 
 
 def _find_byte_columns(conjunct: Conjunct, typed: TypedPair) -> tuple[str, str] | None:

@@ -86,9 +86,9 @@ def make_routing_step(
         if is_announced and not origin:
             # An announcement calls every unit in every epoch. So each unit knows the watermark of the
             # previous one, and notices if messages that it sent were lost.
-            yield _make_rows(called, ANNOUNCEMENT, stream, origin, _repeat_nothing(len(called)))
+            yield make_rows(called, ANNOUNCEMENT, stream, origin, repeat_nothing(len(called)))
         if plan is not None and plan.policy is not None and not origin and not stream:
-            yield _make_rows(called, MEASURE, stream, origin, _repeat_nothing(len(called)))
+            yield make_rows(called, MEASURE, stream, origin, repeat_nothing(len(called)))
         batches = map(drop_fillers, batches)
         shedder = None
         if shed is not None:
@@ -111,21 +111,19 @@ def make_routing_step(
                 latest_us = early.find_latest(stream, tuples, latest_us)
             for unit, role, packed in _pack_routes(route(stream, tuples, probing)):
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
-                yield _make_rows([keys[unit]], int(role), stream, origin + number, packed, followed)
+                yield make_rows([keys[unit]], int(role), stream, origin + number, packed, followed)
                 n = count_fillers(task.partition, sent, packed.nbytes)
                 sent += packed.nbytes
                 if n:
-                    yield _make_rows([keys[unit]] * n, EMPTY, stream, origin, _repeat_nothing(n))
+                    yield make_rows([keys[unit]] * n, EMPTY, stream, origin, repeat_nothing(n))
         if punctuations is not None and punctuated_us:
             punctuations.write(task, stream, max(punctuated_us))
         # 4. Report the latest event time, and the tuples that were dropped.
         if latest_us is not None:
-            yield _make_rows(
-                called, LATEST_TIME, stream, origin, _repeat_nothing(len(called)), str(latest_us)
-            )
+            yield make_rows(called, LATEST_TIME, stream, origin, repeat_nothing(len(called)), str(latest_us))
         if shedder is not None and shedder.report is not None:
             report = json.dumps(shedder.report)
-            yield _make_rows(called[:1], SHED, stream, origin, _repeat_nothing(1), report)
+            yield make_rows(called[:1], SHED, stream, origin, repeat_nothing(1), report)
 
     return to_rows
 
@@ -142,12 +140,12 @@ def _pack_routes(routes: Iterable[tuple[int, Role, pa.RecordBatch]]) -> Iterator
         yield unit, role, packed[name]
 
 
-def _repeat_nothing(n: int) -> pa.Array:
+def repeat_nothing(n: int) -> pa.Array:
     """Make ``n`` empty blocks."""
     return pa.array([b""] * n, pa.binary())
 
 
-def _make_rows(
+def make_rows(
     units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.Array, header: str | None = None
 ) -> pa.RecordBatch:
     """Make one row of the exchange per unit, in the schema ``SCHEMA``."""

@@ -94,6 +94,12 @@ def is_grouped(frame: DataFrame) -> bool:
     return "Aggregate" in _OPERATOR.findall(_print_plan(frame))
 
 
+def list_plan_lines(frame: DataFrame) -> list[str]:
+    """List the operators of the analyzed plan of a DataFrame; those that run last come first."""
+    # The first line has the columns.
+    return [line.lstrip(" :|+-~") for line in _print_plan(frame).splitlines()[1:]]
+
+
 def _print_plan(frame: DataFrame) -> str:
     """Print the analyzed plan. The operators that run last come first."""
     # ``explain`` is the only public view of a plan that classic sessions and Spark Connect have in common.

@@ -12,6 +12,7 @@ FILLING = "filling"
 """Not an engine to compare: it makes the checkpoint with a full window, from which others continue."""
 ENGINES = {
     "thetastream": "bench.core.engines.thetastream",
+    "spark-reader": "bench.core.engines.thetastream",
     "spark": "bench.core.engines.spark_native",
     DUCKDB: "bench.core.engines.duckdb_batch",
     "aggregate": "bench.core.engines.aggregated",

@@ -1,4 +1,4 @@
-"""Thetastream, called as a user calls it."""
+"""Thetastream, called as a user calls it. The engine ``spark-reader`` differs by Spark's reader of files."""
 
 from typing import Any
 
@@ -35,5 +35,6 @@ def prepare(task: Task) -> spark.Query:
         th.local_session(2, "bench-thetastream", **conf),
         lambda streams: th.join(**asked(task, streams, units["m"], units["n"])),
         f"Biclique(units=({units['m']}, {units['n']}))",
-        counters,
+        reads_by_arrow=task.engine != "spark-reader",
+        counters=counters,
     )

@@ -200,7 +200,7 @@ def test_a_meter_adds_each_epoch_once():
     ]
     for report in reports:
         unit = {"unit": 0, "left": 3, "right": 1, **dict.fromkeys(("matched", "candidates"), 0)}
-        report["observedMetrics"] = {"thetastream_ab_1": {"units": [json.dumps(unit)], "plan": []}}
+        report["observedMetrics"] = {"thetastream_ab_1": {"units": [json.dumps(unit)], "plan": None}}
         report["runId"] = "r"
     meter = Meter()
     for seen in range(1, 31):

@@ -11,20 +11,24 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
-from thetastream.core.columns import HASH, PUNCTUATION, SIGN
+from thetastream.core.columns import HASH, MARK, PUNCTUATION, SIGN
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
+from thetastream.lowering.plain_columns import PlainColumns, find_plain_columns
 from thetastream.lowering.statistics import MOST_CHOSEN
 from thetastream.runtime.choice import FittedSpec, find_unit_keys
 from thetastream.runtime.epoch import NO_COORDINATION, Coordination
 from thetastream.runtime.punctuations import NO_TIME_US
+from thetastream.runtime.reading_step import READ_TIME, StreamReading, make_reading_step
 from thetastream.runtime.routing_step import make_routing_step
 from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.wide_rows import fill_up
+from thetastream.spark.event_time import list_marked
 from thetastream.spark.sources.identity import SCHEMA
+from thetastream.spark.sources.parquet import ParquetFiles, find_parquet
 from thetastream.spark.task_properties import read_task
 
 NO_TIME = f"CAST({NO_TIME_US} AS BIGINT)"
@@ -85,11 +89,14 @@ def _route_stream(
     coordination: Coordination,
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
+    files = find_parquet(stream) if stream.isStreaming and coordination.punctuations is None else None
+    plain = None if files is None else find_plain_columns(plan, files.columns.types)
+    if files is not None and plain is not None:
+        return _read_and_route(fitted, number, plan, stream, coordination, files, plain)
     marks = {} if coordination.punctuations is None else coordination.punctuations.marks
     flat = select_block_columns(plan, stream, marks.get(plan.alias))
     spreads_equal = False
-    may_drop_or_change = coordination.shed is not None or coordination.control is not None
-    if HASH not in flat.columns and (may_drop_or_change or reads_hashes(fitted.planned.router.model)):
+    if HASH not in flat.columns and _needs_hashes(fitted, coordination):
         # A delete has the hash of its insert. Both go to the same units, so that they can cancel each other.
         columns = StructType([field for field in flat.schema if field.name not in (SIGN, PUNCTUATION)])
         hashed = list_hashable(columns)
@@ -102,6 +109,45 @@ def _route_stream(
         hashes = f"xxhash64({', '.join(map(quote, hashed))})" if hashed else "0L"
         flat = flat.selectExpr("*", f"{hashes} AS {HASH}")
     return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)
+
+
+def _needs_hashes(fitted: FittedSpec, coordination: Coordination) -> bool:
+    """Whether routers read the hash of each tuple, now or when the units change."""
+    may_drop_or_change = coordination.shed is not None or coordination.control is not None
+    return may_drop_or_change or reads_hashes(fitted.planned.router.model)
+
+
+def _read_and_route(
+    fitted: FittedSpec,
+    number: int,
+    plan: SidePlan,
+    stream: DataFrame,
+    coordination: Coordination,
+    files: ParquetFiles,
+    plain: PlainColumns,
+) -> DataFrame:
+    """Read the files of a stream and route their tuples in one step; the result has one row per block."""
+    marked = list_marked(stream.schema, MARK)
+    reading = StreamReading(
+        plan.alias,
+        number,
+        files.columns,
+        plain,
+        _needs_hashes(fitted, coordination),
+        marked[0] if marked else None,
+        plan.moves_watermark,
+        find_unit_keys(1)[0],
+    )
+    step = make_reading_step(
+        reading, make_routing_step(fitted, number, True, coordination, read_task=read_task)
+    )
+    name = f"read and route {plan.alias} to units"
+    if reading.time is None:
+        return run_step(files.paths, step, SCHEMA, name)
+    timed = StructType([*SCHEMA, StructField(READ_TIME, TimestampType())])
+    delay_ms = (stream.schema[reading.time].metadata or {})[MARK]
+    rows = run_step(files.paths, step, timed, name).withWatermark(READ_TIME, f"{delay_ms} milliseconds")
+    return rows.select(*SCHEMA.names)
 
 
 def list_hashable(columns: StructType) -> list[str]:

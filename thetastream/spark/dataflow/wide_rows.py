@@ -31,12 +31,9 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from thetastream.core.blocks import FILLER, PACKED, STEP
+from thetastream.core.blocks import FILLER, LARGEST_TUPLE, PACKED, STEP
 from thetastream.core.errors import ThetastreamError
 from thetastream.lowering.domains import quote
-
-LARGEST_TUPLE = 1 << 29
-"""The largest tuple that a block can hold, in bytes. Buffers that grow by doubling must stay below 2 GiB."""
 
 FIXED = 16
 """The bytes that count for a value of fixed width beside others."""

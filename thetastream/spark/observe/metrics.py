@@ -61,10 +61,9 @@ def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame
     the counters, so that a reader knows which join they describe.
     """
     units = F.expr(f"collect_list({COUNTERS}) AS units")
-    # With max(), Spark would copy this text for each row. A set costs nothing for rows that are results.
-    text = f"CAST(X'{json.dumps(plan).encode().hex()}' AS STRING)"
-    plans = F.expr(f"collect_set(CASE WHEN {COUNTERS} IS NOT NULL THEN {text} END) AS plan")
-    observed = results.observe(f"{PREFIX}_{join}_{uuid.uuid4().hex}", units, plans)
+    # Spark evaluates a literal once for an epoch, and an aggregate for each row.
+    text = F.expr(f"CAST(X'{json.dumps(plan).encode().hex()}' AS STRING) AS plan")
+    observed = results.observe(f"{PREFIX}_{join}_{uuid.uuid4().hex}", units, text)
     return observed.where(f"{COUNTERS} IS NULL")
 
 
@@ -152,7 +151,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         values = row if isinstance(row, dict) else row.asDict()
         # Spark Connect hands out the row as {"values": [units], "schema": ...}.
         listed = [values["units"], values.get("plan")] if "units" in values else values["values"]
-        texts, plans = (found or [] for found in listed)
+        texts, plan = listed[0] or [], listed[1]
         # Each action on a batch of foreachBatch runs the epoch again, and PySpark 4.2 reports all these runs.
         by_unit = {unit["unit"]: unit for unit in map(json.loads, texts)}
         units = [by_unit[number] for number in sorted(by_unit)]
@@ -177,7 +176,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "order": units[0].get("order", {}) if units else {},  # With a mailbox, all nodes decide alike.
             **({"tasks": tasks} if tasks else {}),
             **({"tables": tables} if tables else {}),
-            "plan": json.loads(plans[0]) if plans else None,
+            "plan": json.loads(plan) if texts and plan else None,
             "control": _find_control(report, join),
             "units": [{**unit, "rho": compute_efficiency(unit)} for unit in units],
         }

@@ -294,6 +294,7 @@ def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkS
         "spark.shuffle.compress": False,
         "spark.shuffle.checksum.enabled": False,
         "spark.sql.shuffle.orderIndependentChecksum.enabled": False,
+        "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": False,
     }
     if VARIABLE not in os.environ:
         memory = conf.pop(DRIVER_MEMORY, None) or choose_driver_memory(read_machine_bytes())

@@ -1,0 +1,115 @@
+"""Columns of blocks that follow from columns of a stream without Spark.
+
+``find_plain_columns`` finds them in the plan of a stream, whose texts are for Spark: names of columns,
+microseconds of an instant, hashes of a text, and filters that exclude NULL. If there is any other text, Spark
+must compute it. ``Conversion`` is the only declaration of these texts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from thetastream.conditions.clauses import read_named_item
+from thetastream.lowering.physical import SidePlan
+
+
+class Conversion(Enum):
+    """How a block column follows from a column of a stream, as the SQL that Spark would evaluate."""
+
+    SAME = "{}"
+    MICROS = "unix_micros({})"
+    """A number of microseconds since 1970."""
+    HASH = "hash({})"
+    """Spark's hash of a text or of bytes."""
+
+    def write(self, text: str) -> str:
+        """Write the SQL over an expression.
+
+        >>> Conversion.MICROS.write("a.ts")
+        'unix_micros(a.ts)'
+        """
+        return self.value.format(text)
+
+    def read(self, text: str) -> str | None:
+        """Read the expression in a text that ``write`` may have written; None if it has not.
+
+        >>> Conversion.MICROS.read("unix_micros(a.ts)"), Conversion.HASH.read("a.x")
+        ('a.ts', None)
+        """
+        before, after = self.value.split("{}")
+        is_written = text.startswith(before) and text.endswith(after)
+        return text[len(before) : len(text) - len(after)] if is_written else None
+
+
+@dataclass(frozen=True)
+class PlainColumn:
+    """A block column, and the column of the stream from which it follows."""
+
+    name: str
+    field: str
+    conversion: Conversion
+
+
+@dataclass(frozen=True)
+class PlainColumns:
+    """The block columns of a stream, and the columns that must not be NULL. Picklable."""
+
+    columns: tuple[PlainColumn, ...]
+    required: tuple[str, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns of the stream that are read."""
+        return tuple(dict.fromkeys((*(column.field for column in self.columns), *self.required)))
+
+
+def find_plain_columns(plan: SidePlan, types: Mapping[str, pa.DataType]) -> PlainColumns | None:
+    """Find the block columns of a stream in its plan; None if Spark must compute one of them.
+
+    ``types`` has the type of each column of the stream.
+    """
+    if plan.has_deletes:
+        return None
+    required: list[str] = []
+    for one in plan.filters:
+        name = None if one.required is None else _read_name(one.required, plan.alias, types)
+        if name is None:
+            return None
+        required.append(name)
+    columns: list[PlainColumn] = []
+    for block, text in (*((one.block_column, one.to_block) for one in plan.carried), *plan.computed):
+        found = _read_column(block, text, plan.alias, types)
+        # Spark's hash of NULL is a number.
+        if found is None or (found.conversion is Conversion.HASH and found.field not in required):
+            return None
+        columns.append(found)
+    return PlainColumns(tuple(columns), tuple(required)) if columns else None
+
+
+def _read_column(block: str, text: str, alias: str, types: Mapping[str, pa.DataType]) -> PlainColumn | None:
+    for conversion in (Conversion.MICROS, Conversion.HASH, Conversion.SAME):
+        inner = conversion.read(text)
+        field = None if inner is None else _read_name(inner, alias, types)
+        if field is None:
+            continue
+        type_ = types[field]
+        is_known = {
+            Conversion.MICROS: pa.types.is_timestamp(type_) and type_.tz is not None,
+            Conversion.HASH: pa.types.is_string(type_) or pa.types.is_binary(type_),
+            Conversion.SAME: True,
+        }
+        return PlainColumn(block, field, conversion) if is_known[conversion] else None
+    return None
+
+
+def _read_name(text: str, alias: str, types: Mapping[str, pa.DataType]) -> str | None:
+    """Read the name of a column behind the alias of its stream; None if the text is more than this."""
+    item = read_named_item(text)
+    if item is None or item.head.casefold() != alias.casefold() or item.field is None or item.name:
+        return None
+    if item.field in types:
+        return item.field
+    same = [name for name in types if name.casefold() == item.field.casefold()]
+    return same[0] if len(same) == 1 else None
