@@ -89,6 +89,7 @@ def list_calls(store: th.ParquetStore) -> list[Call]:
         (th.sql, {"spark": None, "text": "SELECT 1"}),
         (th.insert, {"spark": None, "text": "INSERT INTO t SELECT 1"}),
         (th.export_metrics, {"spark": None, "port": 0}),
+        (th.read_parquet, {"spark": None, "path": "trades", "schema": "id LONG"}),
         (th.configure, {"session_or_builder": None}),
         (th.with_watermark, {"df": None, "event_time": "ts"}),
         (th.by_arrival, {"df": None}),

@@ -58,28 +58,17 @@ def make_reading_step(
         wanted = tuple(dict.fromkeys((*wanted, reading.time)))
 
     def read_and_route(paths: Batches) -> Batches:
-        none = pa.scalar(None, pa.timestamp("us", "UTC"))
-        earliest = latest = none
+        times = _EventTimes()
 
         def read() -> Batches:
-            nonlocal earliest, latest
             for path in list_paths(paths):
-                begun = 0
+                n_read = 0
                 for rows in reading.files.read(path, wanted):
-                    kept = rows
-                    if reading.has_hash:
-                        # Any numbers spread tuples, if they are the same when the task runs again.
-                        places = np.arange(begun, begun + rows.num_rows, dtype=np.uint64)
-                        numbers = mix(places ^ np.uint64(zlib.crc32(path.encode()) << 32))
-                        kept = rows.append_column(HASH, pa.array(numbers.view(np.int64)))
-                        begun += rows.num_rows
-                    kept = _select(reading.columns, kept)
+                    numbered = _number(rows, path, n_read) if reading.has_hash else rows
+                    n_read += rows.num_rows
+                    kept = _select(reading.columns, numbered)
                     if reading.time is not None:
-                        found = pc.min_max((rows if reading.counts_all else kept).column(reading.time))
-                        low, high = found["min"].cast(none.type), found["max"].cast(none.type)
-                        if high.is_valid:
-                            earliest = low if not earliest.is_valid else min(low, earliest, key=_value)
-                            latest = high if not latest.is_valid else max(high, latest, key=_value)
+                        times.add((rows if reading.counts_all else kept).column(reading.time))
                     _refuse_large(kept, reading.alias)
                     yield _build(reading.columns, kept)
 
@@ -87,13 +76,38 @@ def make_reading_step(
         # Rows that call the units come before those with tuples, and have an event time too.
         first = [*islice(batches, 1)]
         for rows in route(chain(first, batches)):
-            yield rows if reading.time is None else _add_time(rows, latest)
-        if latest.is_valid:
-            for time in (earliest, latest):
+            yield rows if reading.time is None else _add_time(rows, times.latest)
+        if times.latest is not None:
+            for time_us in (times.earliest, times.latest):
                 row = make_rows([reading.first_unit], EMPTY, reading.stream, 0, repeat_nothing(1))
-                yield _add_time(row, time)
+                yield _add_time(row, time_us)
 
     return read_and_route
+
+
+class _EventTimes:
+    """The earliest and the latest event time that a task has read, in microseconds; None without one."""
+
+    def __init__(self) -> None:
+        self.earliest: int | None = None
+        self.latest: int | None = None
+
+    def add(self, column: pa.Array) -> None:
+        """Take the event times of more rows in."""
+        least, most = pc.min_max(column.cast(pa.int64())).values()
+        if most.is_valid:
+            self.earliest = min(one for one in (self.earliest, least.as_py()) if one is not None)
+            self.latest = max(one for one in (self.latest, most.as_py()) if one is not None)
+
+
+def _number(rows: pa.RecordBatch, path: str, n_read: int) -> pa.RecordBatch:
+    """Add a number to each row of a file, behind those that were read before.
+
+    Any numbers spread tuples over units, if they are the same when the task runs again.
+    """
+    places = np.arange(n_read, n_read + rows.num_rows, dtype=np.uint64)
+    numbers = mix(places ^ np.uint64(zlib.crc32(path.encode()) << 32))
+    return rows.append_column(HASH, pa.array(numbers.view(np.int64)))
 
 
 def list_paths(batches: Batches) -> list[str]:
@@ -101,12 +115,9 @@ def list_paths(batches: Batches) -> list[str]:
     return [path for batch in batches for path in batch.column(0).to_pylist()]
 
 
-def _value(time: pa.Scalar) -> int:
-    return int(time.value)
-
-
-def _add_time(rows: pa.RecordBatch, time: pa.Scalar) -> pa.RecordBatch:
-    return rows.append_column(READ_TIME, pa.repeat(time, rows.num_rows))
+def _add_time(rows: pa.RecordBatch, time_us: int | None) -> pa.RecordBatch:
+    times = pa.array([time_us] * rows.num_rows, pa.timestamp("us", "UTC"))
+    return rows.append_column(READ_TIME, times)
 
 
 def _select(columns: PlainColumns, rows: pa.RecordBatch) -> pa.RecordBatch:

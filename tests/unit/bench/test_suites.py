@@ -145,7 +145,7 @@ def test_a_refusal_is_a_result_and_another_error_is_not(
         def start(*_: object) -> None:
             raise error(message)
 
-        monkeypatch.setattr(spark, "streams", lambda *_: {})
+        monkeypatch.setattr(spark, "streams", lambda *_, **__: {})
         monkeypatch.setattr(spark.Query, "start", start)
         task = Task("spark", Shape("inequality", 10, 10, 1, 1), 0, 0, 1)
         return spark.measure(task, spark.Query(Session(), lambda streams: None, "a form"))

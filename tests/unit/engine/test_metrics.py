@@ -37,8 +37,8 @@ def test_an_epoch_that_runs_twice_counts_once() -> None:
 
 def test_the_plan_is_read_from_the_rows_of_counters() -> None:
     told, untold = progress(3, Counters()), progress(4)
-    told["observedMetrics"]["thetastream_ab_1"]["plan"] = ['{"words": {"the window": "1 minute"}}']
-    untold["observedMetrics"]["thetastream_ab_1"]["plan"] = []
+    told["observedMetrics"]["thetastream_ab_1"]["plan"] = '{"words": {"the window": "1 minute"}}'
+    untold["observedMetrics"]["thetastream_ab_1"]["plan"] = None
     epochs = th.metrics(SimpleNamespace(recentProgress=[told, untold]))
     assert [epoch["plan"] for epoch in epochs] == [{"words": {"the window": "1 minute"}}, None]
 

@@ -122,10 +122,9 @@ def read_parquet(spark: SparkSession, path: str, schema: str | StructType, **opt
 
     Examples
     --------
-    >>> import tempfile
     >>> import thetastream as th
     >>> spark = th.local_session(2)
-    >>> folder = tempfile.mkdtemp()
+    >>> folder = spark.conf.get("spark.sql.warehouse.dir") + "/readings"
     >>> spark.sql("SELECT 7L AS id, TIMESTAMP '2026-01-01' AS ts").write.mode("append").parquet(folder)
     >>> readings = th.read_parquet(spark, folder, "id LONG, ts TIMESTAMP", maxFilesPerTrigger=10)
     >>> readings.withWatermark("ts", "1 minute").isStreaming
