@@ -35,8 +35,8 @@ class Suite:
 
 BACKFILL = tuple(workload.name for workload in backfill.WORKLOADS)
 SUITES = {name: Suite((name,)) for name in WORKLOADS if name not in BACKFILL} | {
-    "aggregate": Suite(("handshake",), *[("thetastream", "aggregate")] * 2),
-    "outer": Suite(("handshake",), ("thetastream", *KINDS), ("thetastream", *KINDS), (131_072,)),
+    "aggregate": Suite(("handshake",), *[("spark-reader", "aggregate")] * 2),
+    "outer": Suite(("handshake",), *[("spark-reader", *KINDS)] * 2, (131_072,)),
     "files": Suite(
         ("handshake",),
         ("units", "rows", "parquet", "copy"),
