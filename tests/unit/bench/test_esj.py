@@ -121,7 +121,8 @@ def test_cost_by_block_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cost_by_block, "letter_cost", lambda: letter_cost(repeat=1))
     run = Run(0.05, 1, 1, lambda text: None, None)
     found = drawing.write("cost-by-block", run, cost_by_block.measure(run), 1.0, tmp_path)
-    assert len(found["checks"]) == 4
+    # How many blocks are tried with "auto" depends on the costs that were just measured.
+    assert len(found["checks"]) >= 4
     assert all(check["is_equal"] for check in found["checks"])
     assert {row["setting"] for row in found["rows"]} == {"measured", "auto", "predicted", "found"}
 
