@@ -242,7 +242,7 @@ def test_only_a_stream_as_it_was_read_is_read_by_units(spark: SparkSession, tmp_
     write_epochs(tmp_path / "r", range(1), 0)
     stream = read(spark, tmp_path / "r", True)
     marked = stream.withWatermark("ts", "2 seconds")
-    as_read = {"m": marked, "c": marked.select("ts", "x").alias("z")}
+    as_read = {"m": marked, "c": marked.select("TS", "x").alias("z")}
     changed = {
         "f": marked.where("x > 3"),
         "w": marked.withColumn("x", F.expr("x + 1")),
@@ -253,6 +253,22 @@ def test_only_a_stream_as_it_was_read_is_read_by_units(spark: SparkSession, tmp_
         pairs = th.join({alias: frame, "q": marked}, f"{alias}.x < q.x", "3 seconds")
         assert is_read_by_units(pairs, "q")
         assert is_read_by_units(pairs, alias) == (alias in as_read), alias
+
+
+def test_names_of_a_selection_may_have_another_case(spark: SparkSession, tmp_path: Path) -> None:
+    write_epochs(tmp_path / "r", range(2), 0)
+    found = []
+    for by_arrow in (True, False):
+        stream = (
+            read(spark, tmp_path / "r", by_arrow).withWatermark("ts", "2 seconds").select("ID", "X", "TS")
+        )
+        pairs = th.join({"r": stream, "s": stream}, BAND, "3 seconds")
+        assert is_read_by_units(pairs, "r") == by_arrow
+        results = tmp_path / f"results-{by_arrow}"
+        run(pairs, tmp_path / f"checkpoint-{by_arrow}", results)
+        found.append(collect(spark, results))
+    assert found[0] == found[1]
+    assert sum(found[0].values()) > 100
 
 
 def test_wrong_arguments_are_refused_before_the_query_starts(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ microseconds of an instant, hashes of a text, and filters that exclude NULL. If 
 must compute it. ``Conversion`` is the only declaration of these texts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -109,7 +109,16 @@ def _read_name(text: str, alias: str, types: Mapping[str, pa.DataType]) -> str |
     item = read_named_item(text)
     if item is None or item.head.casefold() != alias.casefold() or item.field is None or item.name:
         return None
-    if item.field in types:
-        return item.field
-    same = [name for name in types if name.casefold() == item.field.casefold()]
+    return find_name(item.field, types)
+
+
+def find_name(name: str, names: Collection[str]) -> str | None:
+    """Find the name of a column, whose letters may have another case; None if no name or several ones fit.
+
+    >>> find_name("TS", ["id", "ts"]), find_name("t", ["id", "ts"])
+    ('ts', None)
+    """
+    if name in names:
+        return name
+    same = [one for one in names if one.casefold() == name.casefold()]
     return same[0] if len(same) == 1 else None

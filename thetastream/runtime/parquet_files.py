@@ -29,6 +29,8 @@ class ParquetColumns:
     """Names and types of the columns, as Spark has them in Arrow."""
     ignores_case: bool = True
     """Whether the name of a column may be written otherwise in a file."""
+    root: str = ""
+    """The path of the stream, as the user gave it."""
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -59,7 +61,7 @@ class ParquetColumns:
             raise _refuse(path, f"cannot be read: {error}") from error
 
     def _read(self, file: pq.ParquetFile, path: str, fields: list[pa.Field]) -> Iterator[pa.RecordBatch]:
-        _refuse_folders(path, fields)
+        _refuse_folders(path, self.root, fields)
         held = _find_columns(file.schema_arrow, path, [field.name for field in fields], self.ignores_case)
         _refuse_rebased(file, path, [field for field in fields if field.name in held])
         is_instant96 = _list_instants96(file)
@@ -101,9 +103,9 @@ def _find_columns(schema: pa.Schema, path: str, names: list[str], ignores_case: 
     """Find the name of each column in a file. A column that the file lacks is left out."""
     found: dict[str, str] = {}
     for name in names:
-        same = [one for one in schema.names if one == name]
-        if not same and ignores_case:
-            same = [one for one in schema.names if one.casefold() == name.casefold()]
+        same = [
+            one for one in schema.names if one == name or (ignores_case and one.casefold() == name.casefold())
+        ]
         if len(same) > 1:
             raise _refuse(path, f"has several columns with the name {name!r}: {', '.join(same)}")
         if same:
@@ -111,9 +113,12 @@ def _find_columns(schema: pa.Schema, path: str, names: list[str], ignores_case: 
     return found
 
 
-def _refuse_folders(path: str, fields: list[pa.Field]) -> None:
+def _refuse_folders(path: str, root: str, fields: list[pa.Field]) -> None:
     """Refuse a file if a folder has the name and the value of a column, which only Spark reads."""
-    names = {unquote(folder.partition("=")[0]).casefold() for folder in path.split("/")[:-1] if "=" in folder}
+    base = root.rstrip("/")
+    inside = path.split(base, 1)[-1] if base else path
+    folders = [folder for folder in inside.split("/")[:-1] if "=" in folder]
+    names = {unquote(folder.partition("=")[0]).casefold() for folder in folders}
     for field in fields:
         if field.name.casefold() in names:
             what = f"lies in a folder that gives a value to the column {field.name!r}"

@@ -17,7 +17,7 @@ from thetastream.core.columns import HASH, MARK, PUNCTUATION, SIGN
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
-from thetastream.lowering.plain_columns import PlainColumns, find_plain_columns
+from thetastream.lowering.plain_columns import PlainColumns, find_name, find_plain_columns
 from thetastream.lowering.statistics import MOST_CHOSEN
 from thetastream.runtime.choice import FittedSpec, find_unit_keys
 from thetastream.runtime.epoch import NO_COORDINATION, Coordination
@@ -128,13 +128,15 @@ def _read_and_route(
 ) -> DataFrame:
     """Read the files of a stream and route their tuples in one step; the result has one row per block."""
     marked = list_marked(stream.schema, MARK)
+    # A selection of columns may write its name in another case than the files.
+    time = find_name(marked[0], files.columns.types) if marked else None
     reading = StreamReading(
         plan.alias,
         number,
         files.columns,
         plain,
         _needs_hashes(fitted, coordination),
-        marked[0] if marked else None,
+        time,
         plan.moves_watermark,
         find_unit_keys(1)[0],
     )
@@ -142,10 +144,10 @@ def _read_and_route(
         reading, make_routing_step(fitted, number, True, coordination, read_task=read_task)
     )
     name = f"read and route {plan.alias} to units"
-    if reading.time is None:
+    if time is None:
         return run_step(files.paths, step, SCHEMA, name)
     timed = StructType([*SCHEMA, StructField(READ_TIME, TimestampType())])
-    delay_ms = (stream.schema[reading.time].metadata or {})[MARK]
+    delay_ms = (stream.schema[marked[0]].metadata or {})[MARK]
     rows = run_step(files.paths, step, timed, name).withWatermark(READ_TIME, f"{delay_ms} milliseconds")
     return rows.select(*SCHEMA.names)
 

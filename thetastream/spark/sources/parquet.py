@@ -145,7 +145,7 @@ def read_parquet(spark: SparkSession, path: str, schema: str | StructType, **opt
     reader = spark.readStream.format("binaryFile").schema(_LISTED).options(**given)
     files = ParquetFiles(
         reader.load(path).select("path"),
-        ParquetColumns(to_arrow_schema(columns, timezone=zone), ignores_case),
+        ParquetColumns(to_arrow_schema(columns, timezone=zone), ignores_case, path),
     )
     name = f"{_PREFIX}{uuid.uuid4().hex[:12]}"
     _READ[name] = files
