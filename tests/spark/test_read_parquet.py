@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import tempfile
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -48,6 +47,10 @@ def read(spark: SparkSession, folder: Path, by_arrow: bool) -> DataFrame:
     if by_arrow:
         return th.read_parquet(spark, str(folder), SCHEMA, maxFilesPerTrigger=1)
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def read_both(spark: SparkSession, folder: Path, by_arrow: bool) -> dict[str, DataFrame]:
+    return {alias: read(spark, folder / alias, by_arrow).withWatermark("ts", "2 seconds") for alias in "rs"}
 
 
 def run(pairs: DataFrame, checkpoint: Path, results: Path) -> StreamingQuery:
@@ -97,9 +100,7 @@ def test_results_and_counters_are_those_of_sparks_reader(
         write_epochs(tmp_path / alias, range(6), seed)
     outcomes = []
     for by_arrow in (True, False):
-        streams = {
-            alias: read(spark, tmp_path / alias, by_arrow).withWatermark("ts", "2 seconds") for alias in "rs"
-        }
+        streams = read_both(spark, tmp_path, by_arrow)
         more = {"mailbox": str(tmp_path / f"mailbox-{by_arrow}")} if "max_units" in options else {}
         pairs = th.join(streams, on, "3 seconds", **options, **more)
         assert [a for a in "rs" if is_read_by_units(pairs, a)] == ([*fused] if by_arrow else [])
@@ -116,11 +117,9 @@ def test_a_checkpoint_continues_with_the_other_reader(spark: SparkSession, tmp_p
     for part, by_arrow in zip(parts, (False, True, False), strict=True):
         for seed, alias in enumerate("rs"):
             write_epochs(tmp_path / alias, part, seed)
-        streams = {
-            alias: read(spark, tmp_path / alias, by_arrow).withWatermark("ts", "2 seconds") for alias in "rs"
-        }
+        streams = read_both(spark, tmp_path, by_arrow)
         run(th.join(streams, BAND, "3 seconds"), tmp_path / "checkpoint", tmp_path / "results")
-    streams = {alias: read(spark, tmp_path / alias, False).withWatermark("ts", "2 seconds") for alias in "rs"}
+    streams = read_both(spark, tmp_path, False)
     run(th.join(streams, BAND, "3 seconds"), tmp_path / "once", tmp_path / "expected")
     # Each run ends with an epoch without input, so the watermark may drop what one run would keep.
     found, expected = collect(spark, tmp_path / "results"), collect(spark, tmp_path / "expected")
@@ -176,9 +175,7 @@ def test_an_epoch_that_runs_again_reads_the_same_files(spark: SparkSession, tmp_
     checkpoint = tmp_path / "checkpoint"
 
     def count() -> dict[int, int]:
-        streams = {
-            alias: read(spark, tmp_path / alias, True).withWatermark("ts", "2 seconds") for alias in "rs"
-        }
+        streams = read_both(spark, tmp_path, True)
         pairs = th.join(streams, BAND, "3 seconds")
         writer = pairs.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).start()
@@ -289,12 +286,10 @@ def test_wrong_arguments_are_refused_before_the_query_starts(spark: SparkSession
             th.read_parquet(*positional, **named)
 
 
-def test_a_file_of_another_type_ends_the_query(spark: SparkSession) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "in").mkdir()
-        pq.write_table(pa.table({"id": [1], "x": [1.5]}), folder / "in" / "a.parquet")
-        stream = read(spark, folder / "in", True).withWatermark("ts", "1 second")
-        pairs = th.join({"a": stream, "b": stream}, "a.x < b.x", "1 second")
-        with pytest.raises(StreamingQueryException, match=r"SOURCE_FILE.*a\.parquet has the column 'x'"):
-            run(pairs, folder / "checkpoint", folder / "results")
+def test_a_file_of_another_type_ends_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"id": [1], "x": [1.5]}), tmp_path / "in" / "a.parquet")
+    stream = read(spark, tmp_path / "in", True).withWatermark("ts", "1 second")
+    pairs = th.join({"a": stream, "b": stream}, "a.x < b.x", "1 second")
+    with pytest.raises(StreamingQueryException, match=r"SOURCE_FILE.*a\.parquet has the column 'x'"):
+        run(pairs, tmp_path / "checkpoint", tmp_path / "results")
