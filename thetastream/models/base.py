@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
@@ -283,8 +284,9 @@ def split(targets: Int64s, n_targets: int) -> Iterator[tuple[int, Int64s]]:
     >>> [(target, rows.tolist()) for target, rows in split(np.array([2, 0, 2]), 3)]
     [(0, [1]), (2, [0, 2])]
     """
-    order = np.argsort(targets, kind="stable")
-    cuts = np.searchsorted(targets[order], np.arange(n_targets + 1))
-    for target in range(n_targets):
-        if cuts[target] < cuts[target + 1]:
-            yield target, order[cuts[target] : cuts[target + 1]]
+    # NumPy sorts numbers of at most 16 bits by their digits, which takes a fifth of the time.
+    order = np.argsort(targets.astype(np.min_scalar_type(n_targets)), kind="stable")
+    ends = np.cumsum(np.bincount(targets, minlength=n_targets)).tolist()
+    for target, (start, end) in enumerate(pairwise([0, *ends])):
+        if start < end:
+            yield target, order[start:end]
