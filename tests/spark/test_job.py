@@ -110,6 +110,33 @@ def test_the_commands_of_the_docs_run(here, tmp_path, monkeypatch):
     assert here("sql", f"{statement} WITHIN 1 minute", "--json", *sources)[:2] == (0, '{"n":30}\n')
 
 
+def test_a_job_reads_files_by_arrow_and_may_change_the_reader(here, spark, tmp_path):
+    assert here("init", tmp_path)[0] == 0
+    job = tmp_path / "job.toml"
+    schema = "id INT, symbol STRING, price DOUBLE, ts TIMESTAMP"
+    streams = ("bids", "asks")
+
+    def read_csv(name):
+        return spark.read.csv(str(tmp_path / name), schema, header=True)
+
+    for name in streams:
+        read_csv(name).filter("id % 3 < 2").write.parquet(str(tmp_path / "parquet" / name))
+    text = job.read_text()
+    for name in streams:
+        text = text.replace(f'path = "{name}"', f'path = "parquet/{name}"\nreader = "arrow"')
+    text = text.replace('format = "csv"', 'format = "parquet"').replace("{ header = true, ", "{ ")
+    job.write_text(text)
+    code, printed, errors = here("run", job, "--until-caught-up", "--json")
+    assert code == 0, errors
+    assert json.loads(printed.splitlines()[-1])["total"]["tuples"] == 800, "tuples, and not files"
+    for name in streams:
+        read_csv(name).filter("id % 3 = 2").write.mode("append").parquet(str(tmp_path / "parquet" / name))
+    job.write_text(text.replace('reader = "arrow"', 'reader = "spark"'))
+    assert here("run", job, "--until-caught-up")[0] == 0
+    pairs = ds.dataset(list_committed(tmp_path / "matches")).to_table(["bid", "ask"]).to_pylist()
+    assert len(pairs) == len({(pair["bid"], pair["ask"]) for pair in pairs}) == 30
+
+
 def test_a_job_reads_a_table_that_a_scheduler_stages(here, spark, tmp_path):
     rows = [(1, "2026-01-01 00:00:00", 10), (1, "2026-01-02 00:00:00", 20)]
 

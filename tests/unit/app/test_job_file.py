@@ -27,6 +27,7 @@ from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
 DOCS = Path(__file__).parents[3] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
 RATE = {"format": "rate", "event_time": "timestamp"}
+PARQUET = {"format": "parquet", "path": ".", "schema": "value LONG, timestamp TIMESTAMP"}
 VALUE = "value INT, timestamp TIMESTAMP"
 KAFKA = {"format": "kafka", "event_time": "timestamp"}
 GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": RATE, "b": RATE}}
@@ -333,6 +334,10 @@ def test_wrong_tables_of_a_job_are_refused(table, expected, tmp_path):
         ({"sources": {"a": RATE | {"changes": {"sign": "w"}, "select": ["timestamp", "now() AS value"]},
                       "b": RATE}}, "TIME_DEPENDENT", "'now' in select"),
         ({"sources": {"a": RATE | {"decode": "json", "schema": VALUE}, "b": RATE}}, "UNKNOWN_KEY", "kafka"),
+        ({"sources": {"a": RATE | {"reader": "arrow"}, "b": RATE}}, "UNKNOWN_KEY", 'format = "parquet"'),
+        ({"sources": {"a": PARQUET | {"reader": "arow"}, "b": RATE}}, "BAD_VALUE", "one of spark, arrow"),
+        ({"sources": {"a": PARQUET | {"reader": "arrow", "options": {"mergeSchema": True}}, "b": RATE}},
+         "BAD_VALUE", "'mergeSchema' is no option of th.read_parquet"),
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
         ({"sink": {"store": "parqet", "path": "o"}}, "BAD_VALUE", "did you mean 'parquet'"),
         ({"sink": {"store": 5}}, "BAD_VALUE", "the name of a kind of store, not 5"),

@@ -20,7 +20,7 @@ from thetastream.app.job.document import SQL, Document
 from thetastream.app.job.files import read_file
 from thetastream.app.job.rechoosing import find_plan
 from thetastream.app.job.schemas import Columns
-from thetastream.app.job.spec import REPLAY, Job, SinkSpec, SourceSpec, write_option
+from thetastream.app.job.spec import ARROW, REPLAY, Job, SinkSpec, SourceSpec, write_option
 from thetastream.app.job.task_tables import TASKS
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Statement, find_inputs
@@ -56,12 +56,7 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
     if source.format == REPLAY:
         frame = replay(spark, source)
     else:
-        reader = spark.readStream.format(source.format)
-        if source.schema is not None and source.decode is None:
-            reader = reader.schema(source.schema)
-        for key, value in source.options.items():
-            reader = reader.option(key, write_option(value))
-        frame = reader.load(source.path) if source.path is not None else reader.load()
+        frame = _load(spark, source)
         if source.decode is not None:
             frame = decode(frame, source)
         if source.changes is not None and source.changes.get("format") == DEBEZIUM:
@@ -78,6 +73,18 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         # Units forget the rows of keys by the watermark before them.
         return th.changes(_mark_time(frame, source), **source.changes)
     return _mark_time(th.changes(frame, **source.changes), source)
+
+
+def _load(spark: SparkSession, source: SourceSpec) -> DataFrame:
+    """Open a source that is no replay."""
+    if source.reader == ARROW:
+        return th.read_parquet(spark, source.path or "", source.schema or "", **source.options)
+    reader = spark.readStream.format(source.format)
+    if source.schema is not None and source.decode is None:
+        reader = reader.schema(source.schema)
+    for key, value in source.options.items():
+        reader = reader.option(key, write_option(value))
+    return reader.load(source.path) if source.path is not None else reader.load()
 
 
 def _mark_time(frame: DataFrame, source: SourceSpec) -> DataFrame:

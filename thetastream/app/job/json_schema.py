@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from thetastream.app.job import changing_tables, document, source_tables, task_tables
 from thetastream.app.job.rechoosing import Rechoosing
-from thetastream.app.job.spec import REPLAY, SINK_KEYS, SINKS
+from thetastream.app.job.spec import READERS, REPLAY, SINK_KEYS, SINKS
 from thetastream.core.shed import Shed
 from thetastream.families.option_values import IndexName
 from thetastream.families.options import StatementOptions, TaskOptions, list_options
@@ -78,6 +78,7 @@ def make_schema() -> Schema:
         "changes": _make_table(source_tables.CHANGES_KEYS),
         "by_arrival": _make_table(source_tables.BY_ARRIVAL_KEYS),
         "options": _SCALARS,
+        "reader": {"enum": [*READERS]},
         "format": {
             "type": "string",
             "examples": [*source_tables.FILE_FORMATS, REPLAY, "rate", "socket", "kafka", "delta"],

@@ -1,6 +1,6 @@
 """Reads the tables ``[sources.NAME]`` of ``job.toml``, and lists their errors.
 
-format, path, schema, event_time, delay, idle, rate, select, options, decode, schema_id, dead_letters,
+format, path, schema, reader, event_time, delay, idle, rate, select, options, decode, schema_id, dead_letters,
 changes, by_arrival
 """
 
@@ -13,7 +13,10 @@ from typing import Any
 from thetastream.app.job.decoding import DECODERS
 from thetastream.app.job.schemas import Columns, find_columns, read_schema
 from thetastream.app.job.spec import (
+    ARROW,
+    READERS,
     REPLAY,
+    SPARK,
     SourceSpec,
     check_keys,
     check_scalars,
@@ -29,6 +32,7 @@ from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_lis
 from thetastream.joins.changes import DEBEZIUM
 from thetastream.spark.changes import OF_COMMITS
 from thetastream.spark.event_time import by_arrival
+from thetastream.spark.sources.parquet import find_option_problem
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 """The formats of sources that read files."""
@@ -41,6 +45,7 @@ KEYS = {
     "format": str,
     "path": str,
     "schema": str,
+    "reader": str,
     "event_time": str,
     "delay": str,
     "idle": str,
@@ -83,6 +88,7 @@ def parse_source(
     before = len(problems)
     check_keys(table, KEYS, where, problems)
     problems += _find_format_problems(table, where)
+    problems += _find_reader_problems(table, where)
     problems += _find_decoding_problems(table, where)
     problems += _find_delay_problems(table, where)
     check_keys(get_table(table, "changes"), CHANGES_KEYS, f"changes of {where}", problems)
@@ -101,6 +107,7 @@ def parse_source(
         str(format_),
         path,
         table.get("schema"),
+        table.get("reader", SPARK),
         table.get("event_time") if arrival is None else arrival.get("column", ARRIVAL_COLUMN),
         table.get("delay", "0 seconds"),
         table.get("idle"),
@@ -135,6 +142,20 @@ def _find_format_problems(table: Mapping[str, Any], where: str) -> Iterator[Quer
         for key in ("path", "schema"):
             if key not in table and not (key == "schema" and format_ == "text"):
                 yield QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
+
+
+def _find_reader_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+    """Yield an error for an unknown reader, and for what ``th.read_parquet`` does not read."""
+    reader = table.get("reader", SPARK)
+    if isinstance(reader, str) and reader not in READERS:
+        yield QueryError("BAD_VALUE", f"reader of {where} ({reader!r}) must be one of {', '.join(READERS)}")
+    if reader != ARROW:
+        return
+    what = f'{where} has reader = "{ARROW}"'
+    if table.get("format") != "parquet":
+        yield QueryError("UNKNOWN_KEY", f'{what}, which belongs to format = "parquet"')
+    for problem in filter(None, map(find_option_problem, get_table(table, "options"))):
+        yield QueryError("BAD_VALUE", f"{what}, and {problem}")
 
 
 def _find_delay_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:

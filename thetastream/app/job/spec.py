@@ -47,6 +47,9 @@ from thetastream.stores import read_store
 
 REPLAY = "replay"
 """Format of a source that streams a file in the order of its event time, at a given rate."""
+SPARK, ARROW = "spark", "arrow"
+READERS = (SPARK, ARROW)
+"""Who reads the files of a source: Spark, or ``th.read_parquet``."""
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
 """The formats of sinks."""
 
@@ -70,6 +73,8 @@ class SourceSpec:
     format: str
     path: str | None = None
     schema: str | None = None
+    reader: str = SPARK
+    """Who reads the files: one of ``READERS``."""
     event_time: str | None = None
     """The column of the event time, also of a time of arrival. None means that the stream has none."""
     delay: str = "0 seconds"

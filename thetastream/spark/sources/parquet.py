@@ -135,12 +135,9 @@ def read_parquet(spark: SparkSession, path: str, schema: str | StructType, **opt
         raise QueryError("BAD_VALUE", f"path must be the path of a folder, not {describe_given(path)}")
     ignores_case = spark.conf.get("spark.sql.caseSensitive", "false") != "true"
     columns = _read_schema(spark, schema, ignores_case)
-    known = {name.casefold(): name for name in OPTIONS}
-    for name in options:
-        if name.casefold() not in known:
-            what = f"{name!r} is no option of th.read_parquet{suggest(name, OPTIONS)}"
-            raise QueryError("BAD_VALUE", f"{what}; it takes {', '.join(OPTIONS)}")
-    given = {known[name.casefold()]: _write_option(name, value) for name, value in options.items()}
+    for problem in filter(None, map(find_option_problem, options)):
+        raise QueryError("BAD_VALUE", problem)
+    given = {name: _write_option(name, value) for name, value in options.items()}
     zone = spark.conf.get("spark.sql.session.timeZone")
     reader = spark.readStream.format("binaryFile").schema(_LISTED).options(**given)
     files = ParquetFiles(
@@ -150,6 +147,14 @@ def read_parquet(spark: SparkSession, path: str, schema: str | StructType, **opt
     name = f"{_PREFIX}{uuid.uuid4().hex[:12]}"
     _READ[name] = files
     return run_step(files.paths, _make_step(files.columns), columns, name)
+
+
+def find_option_problem(name: str) -> str | None:
+    """Say why ``th.read_parquet`` refuses an option of this name; None if it takes it."""
+    if name.casefold() in map(str.casefold, OPTIONS):
+        return None
+    what = f"{name!r} is no option of th.read_parquet{suggest(name, OPTIONS)}"
+    return f"{what}; it takes {', '.join(OPTIONS)}"
 
 
 def _read_schema(spark: SparkSession, schema: str | StructType, ignores_case: bool) -> StructType:
