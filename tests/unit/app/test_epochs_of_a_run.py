@@ -9,7 +9,7 @@ import pytest
 from tests.support.metric_entries import make_entry
 from thetastream.app.job import run
 from thetastream.app.job.run import Totals, describe_epoch, read_epochs
-from thetastream.core.identity import KIND
+from thetastream.core.identity import KIND, UNITS
 
 
 def make_report(epoch: int, *sources: tuple[Any, int], took_ms: int = 2000) -> dict[str, Any]:
@@ -46,6 +46,24 @@ def test_rows_of_our_own_sources_are_no_tuples_of_a_run() -> None:
     for epoch in epochs:
         totals.add(epoch)
     assert totals.describe() == "total: 2 epochs, 60 tuples in 4.0 s (15/s)"
+
+
+def test_joins_count_the_tuples_of_files_that_arrow_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stream(timely: int, late: int) -> dict[str, int]:
+        return {"timely": timely, "late": late}
+
+    streams = {"a": stream(10, 1), "b": stream(20, 0)}
+    joins = [
+        make_entry(5, streams=streams),
+        make_entry(5, streams={"a_b": stream(50, 0), "c": stream(5, 0)}),
+        make_entry(5, streams=streams, plan={"words": {UNITS: "second units"}}),
+        make_entry(5, streams={}, tables={"t": {}}, probed=30),
+        make_entry(6, streams={}, tables={"t": {}}, probed=30),
+    ]
+    monkeypatch.setattr(run.th, "metrics", lambda _: joins)
+    query = SimpleNamespace(recentProgress=[make_report(epoch, ("7", 3)) for epoch in (5, 6)])
+    assert [epoch["tuples"] for epoch in read_epochs(query, 4, frozenset("abc"))] == [36, 30]
+    assert [epoch["tuples"] for epoch in read_epochs(query, 4)] == [3, 3]
 
 
 def test_pairs_of_a_join_that_is_not_inner_are_no_matches(monkeypatch: pytest.MonkeyPatch) -> None:

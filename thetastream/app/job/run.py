@@ -1,6 +1,7 @@
 """Runs a job on Spark: starts the query, describes its epochs, and stops it between epochs."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -14,14 +15,22 @@ import thetastream as th
 from thetastream.app.job.decoding import DeadLetters
 from thetastream.app.job.frames import join_streams
 from thetastream.app.job.rechoosing import find_plan, rechoose_after_epochs
-from thetastream.app.job.spec import Job, find_endless_problems, write_option
+from thetastream.app.job.spec import ARROW, Job, find_endless_problems, write_option
 from thetastream.app.job.stopping import CUT, StopRequests, catch_signals
+from thetastream.conditions.grammar import parse_script
+from thetastream.conditions.statement import find_inputs
 from thetastream.core.errors import raise_problems
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.runtime.checkpoint_files import prepare_checkpoint, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
-from thetastream.runtime.observe.epoch_lines import LONGEST_LAG_S, PAIRS_FOUND, are_second_units, read_kind
+from thetastream.runtime.observe.epoch_lines import (
+    LONGEST_LAG_S,
+    PAIRS_FOUND,
+    are_second_units,
+    count_tuples,
+    read_kind,
+)
 from thetastream.spark.changes import keep_groups
 from thetastream.spark.end_of_input import end_input
 from thetastream.spark.observe.reports import count_input_rows, read_reports
@@ -69,6 +78,7 @@ def run(
     with catch_signals(seconds, wait_s) as stop:
         results = join_streams(spark, job)
         plan = find_plan(results, job.rechoosing)
+        by_joins = find_counted_by_joins(job)
         # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
         with suppress(OSError, pa.ArrowException):
             prepare_checkpoint(job.checkpoint)
@@ -85,7 +95,7 @@ def run(
             dead_letters = DeadLetters()
             try:
                 dead_letters.start(spark, job, until_caught_up)
-                has_ended = _watch(query, dead_letters, report, stop, tell, measure)
+                has_ended = _watch(query, dead_letters, report, stop, tell, measure, by_joins)
                 dead_letters.finish(until_caught_up)
                 last = dead_letters.count_new()
                 if any(last.values()):
@@ -148,6 +158,7 @@ def _watch(
     stop: StopRequests,
     tell: Callable[[str], None],
     measure: Callable[[StreamingQuery], None] | None = None,
+    by_joins: frozenset[str] = frozenset(),
 ) -> bool:
     """Report epochs until the query ends. If it has to stop, stop it after an epoch, or at once.
 
@@ -162,7 +173,7 @@ def _watch(
         is_active = query.isActive
         last = query.lastProgress
         if last is not None and (last.batchId > seen or not is_active):
-            for epoch in read_epochs(query, seen):
+            for epoch in read_epochs(query, seen, by_joins):
                 seen = epoch["epoch"]
                 say(epoch | dead_letters.count_new())
             if measure is not None:
@@ -180,7 +191,7 @@ def _watch(
         has_ended = last_before_stop is not None and (seen > last_before_stop or not runs_epoch)
         if has_ended or (last_before_stop is not None and stop.must_stop_now()):
             query.stop()
-            for epoch in read_epochs(query, seen):
+            for epoch in read_epochs(query, seen, by_joins):
                 say(epoch)
             if not has_ended:
                 tell(CUT)
@@ -188,11 +199,30 @@ def _watch(
         time.sleep(POLL_SECONDS)
 
 
-def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
-    """Read the epochs after number ``seen`` from Spark's progress and from the counters of the joins."""
+def find_counted_by_joins(job: Job) -> frozenset[str]:
+    """Find the aliases of all streams of a job if Arrow reads one of them. Spark counts only its files."""
+    if all(source.reader != ARROW for source in job.sources):
+        return frozenset()
+    if job.tasks:
+        return frozenset(source.name for source in job.sources)
+    return frozenset(source.alias for _, source in find_inputs(parse_script(job.sql)))
+
+
+def read_epochs(
+    query: StreamingQuery, seen: int, by_joins: frozenset[str] = frozenset()
+) -> Iterator[dict[str, Any]]:
+    """Read the epochs after number ``seen`` from Spark's progress and from the counters of the joins.
+
+    If ``by_joins`` has aliases of streams, the joins count the tuples. Otherwise, Spark's sources do.
+    """
     counters: dict[int, dict[str, Any]] = {}
+    received, looked_up = Counter[int](), Counter[int]()
     for epoch in th.metrics(query):
         sums = counters.setdefault(epoch["epoch"], {})
+        if not are_second_units(epoch):
+            streams = {alias: one for alias, one in epoch["streams"].items() if alias in by_joins}
+            counted = looked_up if "tables" in epoch else received
+            counted[epoch["epoch"]] += count_tuples({**epoch, "streams": streams})
         # The second units of a join receive candidates that its first units have counted as matches.
         for name in (
             ("late", "state_bytes") if are_second_units(epoch) else ("matched", "late", "shed", "state_bytes")
@@ -206,7 +236,8 @@ def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
         if epoch <= seen or not spent_ms:
             continue
         seen, event_time = epoch, report.get("eventTime") or {}
-        tuples = count_input_rows(report)
+        # Rows of a stream may be looked up in tables before they come to a join.
+        tuples = (received[epoch] or looked_up[epoch]) if by_joins else count_input_rows(report)
         yield {
             "epoch": epoch,
             "tuples": tuples,
