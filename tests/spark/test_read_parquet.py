@@ -87,6 +87,8 @@ def is_read_by_units(pairs: DataFrame, alias: str) -> bool:
         ("r.t = s.t AND r.x < s.x AND s.x < r.x + 300", {}, "rs"),
         (BAND, {"how": "left"}, "s"),  # A tuple of r is a result without a partner too.
         (f"{BAND} AND r.id % 2 = 0", {}, "s"),
+        (f"{BAND} AND r.x > 300 AND 1900 >= r.x AND s.t IN ('a', 'bcd')", {}, "rs"),
+        (f"{BAND} AND r.x > 300 AND s.x BETWEEN 100 AND 1700", {"how": "left"}, "s"),
         (BAND, {"model": th.Matrix(2, 2)}, "rs"),
         (BAND, {"model": th.Biclique(2), "max_units": 4}, "rs"),
         (BAND, {"order": "outer", "model": th.Split(2)}, "rs"),

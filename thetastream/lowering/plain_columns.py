@@ -1,8 +1,8 @@
 """Columns of blocks that follow from columns of a stream without Spark.
 
 ``find_plain_columns`` finds them in the plan of a stream, whose texts are for Spark: names of columns,
-microseconds of an instant, hashes of a text, and filters that exclude NULL. If there is any other text, Spark
-must compute it. ``Conversion`` is the only declaration of these texts.
+microseconds of an instant, hashes of a text, filters that exclude NULL, and those of ``plain_filters``. If
+there is any other text, Spark must compute it. Only ``Conversion`` declares the texts of columns.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from thetastream.conditions.clauses import read_named_item
 from thetastream.lowering.physical import SidePlan
+from thetastream.lowering.plain_filters import PlainFilter, read_plain_filters
 
 
 class Conversion(Enum):
@@ -54,15 +55,17 @@ class PlainColumn:
 
 @dataclass(frozen=True)
 class PlainColumns:
-    """The block columns of a stream, and the columns that must not be NULL. Picklable."""
+    """The block columns of a stream, the columns that must not be NULL, and its filters. Picklable."""
 
     columns: tuple[PlainColumn, ...]
     required: tuple[str, ...]
+    filters: tuple[PlainFilter, ...] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The columns of the stream that are read."""
-        return tuple(dict.fromkeys((*(column.field for column in self.columns), *self.required)))
+        read = (*(one.field for one in self.columns), *self.required, *(one.field for one in self.filters))
+        return tuple(dict.fromkeys(read))
 
 
 def find_plain_columns(plan: SidePlan, types: Mapping[str, pa.DataType]) -> PlainColumns | None:
@@ -73,11 +76,16 @@ def find_plain_columns(plan: SidePlan, types: Mapping[str, pa.DataType]) -> Plai
     if plan.has_deletes:
         return None
     required: list[str] = []
+    filters: list[PlainFilter] = []
     for one in plan.filters:
         name = None if one.required is None else _read_name(one.required, plan.alias, types)
-        if name is None:
+        if name is not None:
+            required.append(name)
+            continue
+        found_filters = read_plain_filters(one.text, lambda text: _read_name(text, plan.alias, types), types)
+        if found_filters is None:
             return None
-        required.append(name)
+        filters += found_filters
     columns: list[PlainColumn] = []
     for block, text in (*((one.block_column, one.to_block) for one in plan.carried), *plan.computed):
         found = _read_column(block, text, plan.alias, types)
@@ -85,7 +93,7 @@ def find_plain_columns(plan: SidePlan, types: Mapping[str, pa.DataType]) -> Plai
         if found is None or (found.conversion is Conversion.HASH and found.field not in required):
             return None
         columns.append(found)
-    return PlainColumns(tuple(columns), tuple(required)) if columns else None
+    return PlainColumns(tuple(columns), tuple(required), tuple(filters)) if columns else None
 
 
 def _read_column(block: str, text: str, alias: str, types: Mapping[str, pa.DataType]) -> PlainColumn | None:

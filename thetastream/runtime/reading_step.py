@@ -125,6 +125,8 @@ def _select(columns: PlainColumns, rows: pa.RecordBatch) -> pa.RecordBatch:
     for name in columns.required:
         if rows.column(name).null_count:
             rows = rows.filter(rows.column(name).is_valid())
+    for one in columns.filters:
+        rows = rows.filter(one.check(rows.column(one.field)))
     return rows
 
 

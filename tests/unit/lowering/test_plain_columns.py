@@ -5,6 +5,7 @@ import pytest
 
 from thetastream.lowering.physical import Carried, Filter, SidePlan
 from thetastream.lowering.plain_columns import Conversion, find_plain_columns
+from thetastream.lowering.plain_filters import PlainFilter
 
 SIDE = SidePlan(
     "A",
@@ -16,6 +17,18 @@ SIDE = SidePlan(
     ),
 )
 TYPES = {"x": pa.int32(), "ts": pa.timestamp("us", "UTC"), "t": pa.string()}
+
+
+def test_filters_of_a_plan_are_found() -> None:
+    filters = (Filter.read("a.x BETWEEN 1 AND 5"), Filter.require("a.x"), Filter.read("a.t = 'A'"))
+    found = find_plain_columns(SidePlan("A", filters, (("k0", "a.x"),), SIDE.carried), TYPES)
+    assert found is not None
+    assert found.filters == (
+        PlainFilter("x", ">=", (1,)),
+        PlainFilter("x", "<=", (5,)),
+        PlainFilter("t", "=", ("A",)),
+    )
+    assert found.fields == ("x", "ts", "t")
 
 
 def test_columns_of_a_plan_are_found() -> None:
@@ -39,7 +52,7 @@ def test_columns_of_a_plan_are_found() -> None:
         ("unix_micros(a.x)", SIDE.filters),
         ("b.x", SIDE.filters),
         ("a.gone", SIDE.filters),
-        ("a.x", (Filter.read("a.x > 3"),)),
+        ("a.x", (Filter.read("a.x > 3.5"),)),
         ("a.x", (Filter.require("a.x + 1"),)),
     ],
 )
