@@ -243,15 +243,20 @@ def test_only_a_stream_as_it_was_read_is_read_by_units(spark: SparkSession, tmp_
     marked = stream.withWatermark("ts", "2 seconds")
     as_read = {"m": marked, "c": marked.select("TS", "x").alias("z")}
     changed = {
-        "f": marked.where("x > 3"),
-        "w": marked.withColumn("x", F.expr("x + 1")),
-        "u": marked.union(marked),
-        "n": stream.selectExpr("x", "ts AS other").withWatermark("other", "2 seconds"),
+        "f": (marked.where("x > 3"), "Filter lies between"),
+        "w": (marked.withColumn("x", F.expr("x + 1")), "a selection of computed or many columns lies between"),
+        "u": (marked.union(marked), "Union lies between"),
+        "n": (stream.selectExpr("x", "ts AS t").withWatermark("t", "2 seconds"), "a selection of computed"),
     }
-    for alias, frame in (as_read | changed).items():
-        pairs = th.join({alias: frame, "q": marked}, f"{alias}.x < q.x", "3 seconds")
+    for alias, (frame, why) in ({name: (one, "") for name, one in as_read.items()} | changed).items():
+        streams, on = {alias: frame, "q": marked}, f"{alias}.x < q.x"
+        plan = th.plan(streams, on, "3 seconds")
+        pairs, explained = plan.dataframe(), plan.explain()
         assert is_read_by_units(pairs, "q")
-        assert is_read_by_units(pairs, alias) == (alias in as_read), alias
+        assert is_read_by_units(pairs, alias) == (not why), alias
+        assert "q: the task that reads a file routes its rows" in explained
+        assert (f"{alias}: its rows go through Spark   ({why}" in explained) == bool(why)
+    assert "   (Spark evaluates q.x % 2 = 0)" in th.plan(streams, f"{on} AND q.x % 2 = 0", "3 seconds").explain()
 
 
 def test_names_of_a_selection_may_have_another_case(spark: SparkSession, tmp_path: Path) -> None:

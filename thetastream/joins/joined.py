@@ -15,6 +15,8 @@ from thetastream.families.views.flow import fold_plan
 from thetastream.families.views.folding import Folding
 from thetastream.joins.ask.carriers import carry
 from thetastream.joins.ask.streams import LATE_RESULTS
+from thetastream.lowering.physical import SidePlan
+from thetastream.lowering.plain_columns import NotPlain
 from thetastream.lowering.query import RESULT_TIME, Stream
 from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
@@ -39,6 +41,15 @@ class PlannedInput(Protocol):
 
     def count_watermarks(self) -> int:
         """Count the watermarks of the input. Units can compute the watermark before 1970 if it has one."""
+
+    def find_files(self, plan: SidePlan, has_punctuations: bool) -> bool:
+        """Whether the task that reads a file of the input routes its rows.
+
+        Raises
+        ------
+        NotPlain
+            If there are files of ``th.read_parquet``, but their rows go through Spark.
+        """
 
 
 class Joined(Protocol):
@@ -109,10 +120,22 @@ class UnitsJoin:
             if stream.event_time not in (None, RESULT_TIME) and (found := given.list_dropping())
         )
         sections = (
+            Section("Files", self._explain_files()),
             Section("Before the join", before),
             Section("Before 1970", self._explain_early_watermark()),
         )
         return (*self.planned.explain(), *(section for section in sections if section.facts))
+
+    def _explain_files(self) -> tuple[Fact, ...]:
+        """Say for each stream of ``th.read_parquet`` whether its rows go through Spark, and why."""
+        facts = []
+        for stream, given, plan in zip(self.inputs, self.given, self.planned.flow().sides, strict=True):
+            try:
+                if given.find_files(plan, self.punctuations is not None):
+                    facts.append(Fact(f"{stream.alias}:", "the task that reads a file routes its rows"))
+            except NotPlain as why:
+                facts.append(Fact(f"{stream.alias}:", "its rows go through Spark", str(why)))
+        return tuple(facts)
 
     def _explain_early_watermark(self) -> tuple[Fact, ...]:
         """Say why units cannot compute the watermark before 1970, if tuples wait for it."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from thetastream.conditions.clauses import read_named_item
 from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.plain_filters import PlainFilter, read_plain_filters
+from thetastream.lowering.report import format_one_line
 
 
 class Conversion(Enum):
@@ -68,13 +69,22 @@ class PlainColumns:
         return tuple(dict.fromkeys(read))
 
 
-def find_plain_columns(plan: SidePlan, types: Mapping[str, pa.DataType]) -> PlainColumns | None:
-    """Find the block columns of a stream in its plan; None if Spark must compute one of them.
+class NotPlain(Exception):
+    """The rows of files must go through Spark. The text gives the reason."""
+
+
+def find_plain_columns(plan: SidePlan, types: Mapping[str, pa.DataType]) -> PlainColumns:
+    """Find the block columns of a stream in its plan.
 
     ``types`` has the type of each column of the stream.
+
+    Raises
+    ------
+    NotPlain
+        If Spark must compute one of them, or evaluate a filter.
     """
     if plan.has_deletes:
-        return None
+        raise NotPlain("its rows change")
     required: list[str] = []
     filters: list[PlainFilter] = []
     for one in plan.filters:
@@ -84,16 +94,18 @@ def find_plain_columns(plan: SidePlan, types: Mapping[str, pa.DataType]) -> Plai
             continue
         found_filters = read_plain_filters(one.text, lambda text: _read_name(text, plan.alias, types), types)
         if found_filters is None:
-            return None
+            raise NotPlain(f"Spark evaluates {format_one_line(one.text)}")
         filters += found_filters
     columns: list[PlainColumn] = []
     for block, text in (*((one.block_column, one.to_block) for one in plan.carried), *plan.computed):
         found = _read_column(block, text, plan.alias, types)
         # Spark's hash of NULL is a number.
         if found is None or (found.conversion is Conversion.HASH and found.field not in required):
-            return None
+            raise NotPlain(f"Spark computes {format_one_line(text)}")
         columns.append(found)
-    return PlainColumns(tuple(columns), tuple(required), tuple(filters)) if columns else None
+    if not columns:
+        raise NotPlain("the join reads none of its columns")
+    return PlainColumns(tuple(columns), tuple(required), tuple(filters))
 
 
 def _read_column(block: str, text: str, alias: str, types: Mapping[str, pa.DataType]) -> PlainColumn | None:

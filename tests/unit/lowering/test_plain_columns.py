@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from thetastream.lowering.physical import Carried, Filter, SidePlan
-from thetastream.lowering.plain_columns import Conversion, find_plain_columns
+from thetastream.lowering.plain_columns import Conversion, NotPlain, find_plain_columns
 from thetastream.lowering.plain_filters import PlainFilter
 
 SIDE = SidePlan(
@@ -22,7 +22,6 @@ TYPES = {"x": pa.int32(), "ts": pa.timestamp("us", "UTC"), "t": pa.string()}
 def test_filters_of_a_plan_are_found() -> None:
     filters = (Filter.read("a.x BETWEEN 1 AND 5"), Filter.require("a.x"), Filter.read("a.t = 'A'"))
     found = find_plain_columns(SidePlan("A", filters, (("k0", "a.x"),), SIDE.carried), TYPES)
-    assert found is not None
     assert found.filters == (
         PlainFilter("x", ">=", (1,)),
         PlainFilter("x", "<=", (5,)),
@@ -34,7 +33,6 @@ def test_filters_of_a_plan_are_found() -> None:
 def test_columns_of_a_plan_are_found() -> None:
     filters = (*SIDE.filters, Filter.require("A.T"))
     found = find_plain_columns(SidePlan("A", filters, (("k0", "hash(a.t)"),), SIDE.carried), TYPES)
-    assert found is not None
     assert [(one.name, one.field, one.conversion) for one in found.columns] == [
         ("c0", "x", Conversion.SAME),
         ("c1", "ts", Conversion.MICROS),
@@ -58,9 +56,12 @@ def test_columns_of_a_plan_are_found() -> None:
 )
 def test_spark_computes_what_is_more_than_a_column(computed: str, filters: tuple[Filter, ...]) -> None:
     plan = SidePlan("A", filters, (("k0", computed),), SIDE.carried)
-    assert find_plain_columns(plan, TYPES) is None
+    with pytest.raises(NotPlain, match="Spark (computes|evaluates) "):
+        find_plain_columns(plan, TYPES)
 
 
 def test_spark_computes_deletes_and_rows_without_columns() -> None:
-    assert find_plain_columns(SidePlan("A", (), (("w", "a.x"),), SIDE.carried), TYPES) is None
-    assert find_plain_columns(SidePlan("A", SIDE.filters, (), ()), TYPES) is None
+    with pytest.raises(NotPlain, match="rows change"):
+        find_plain_columns(SidePlan("A", (), (("w", "a.x"),), SIDE.carried), TYPES)
+    with pytest.raises(NotPlain, match="none of its columns"):
+        find_plain_columns(SidePlan("A", SIDE.filters, (), ()), TYPES)

@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -17,7 +18,7 @@ from thetastream.core.columns import HASH, MARK, PUNCTUATION, SIGN
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
-from thetastream.lowering.plain_columns import PlainColumns, find_name, find_plain_columns
+from thetastream.lowering.plain_columns import NotPlain, PlainColumns, find_name, find_plain_columns
 from thetastream.lowering.statistics import MOST_CHOSEN
 from thetastream.runtime.choice import FittedSpec, find_unit_keys
 from thetastream.runtime.epoch import NO_COORDINATION, Coordination
@@ -89,10 +90,10 @@ def _route_stream(
     coordination: Coordination,
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
-    files = find_parquet(stream) if stream.isStreaming and coordination.punctuations is None else None
-    plain = None if files is None else find_plain_columns(plan, files.columns.types)
-    if files is not None and plain is not None:
-        return _read_and_route(fitted, number, plan, stream, coordination, files, plain)
+    with suppress(NotPlain):
+        reading = find_reading(plan, stream, coordination.punctuations is not None)
+        if reading is not None:
+            return _read_and_route(fitted, number, plan, stream, coordination, *reading)
     marks = {} if coordination.punctuations is None else coordination.punctuations.marks
     flat = select_block_columns(plan, stream, marks.get(plan.alias))
     spreads_equal = False
@@ -109,6 +110,24 @@ def _route_stream(
         hashes = f"xxhash64({', '.join(map(quote, hashed))})" if hashed else "0L"
         flat = flat.selectExpr("*", f"{hashes} AS {HASH}")
     return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)
+
+
+def find_reading(
+    plan: SidePlan, stream: DataFrame, has_punctuations: bool
+) -> tuple[ParquetFiles, PlainColumns] | None:
+    """Find the files of a stream whose rows are routed by the task that reads them; None if there are none.
+
+    Raises
+    ------
+    NotPlain
+        If there are files of ``th.read_parquet``, but their rows must go through Spark.
+    """
+    files = find_parquet(stream) if stream.isStreaming else None
+    if files is None:
+        return None
+    if has_punctuations:
+        raise NotPlain("it has punctuations")
+    return files, find_plain_columns(plan, files.columns.types)
 
 
 def _needs_hashes(fitted: FittedSpec, coordination: Coordination) -> bool:

@@ -41,6 +41,7 @@ from thetastream.core.arguments import describe_given
 from thetastream.core.blocks import gather
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, suggest
+from thetastream.lowering.plain_columns import NotPlain
 from thetastream.runtime.parquet_files import ROWS_AT_ONCE, ParquetColumns
 from thetastream.runtime.reading_step import list_paths
 from thetastream.runtime.routing_step import Batches
@@ -208,21 +209,30 @@ def _make_step(columns: ParquetColumns) -> Any:
 
 
 def find_parquet(stream: DataFrame) -> ParquetFiles | None:
-    """Find the files of a stream, if it is what ``read_parquet`` returned.
+    """Find the files of a stream that ``read_parquet`` has returned; None if there are none.
 
     A watermark, an alias and a choice of columns may lie between.
+
+    Raises
+    ------
+    NotPlain
+        If something else lies between.
     """
     if not _READ:
         return None
-    watermarks = 0
+    watermarks, between = 0, ""
     for line in list_plan_lines(stream):
         operator, _, rest = line.partition(" ")
-        if operator == "MapInArrow":
+        if operator == "MapInArrow" and (files := _READ.get(rest.partition("(")[0])) is not None:
             # The watermark moves by a column that the stream must have.
-            is_kept = watermarks == len(list_marked(stream.schema, MARK))
-            return _READ.get(rest.partition("(")[0]) if is_kept else None
+            if watermarks != len(list_marked(stream.schema, MARK)):
+                between = "a selection without the column of the watermark"
+            if between:
+                raise NotPlain(f"{between} lies between the files and the join")
+            return files
         is_choice = operator == "Project" and all(map(_COLUMN.fullmatch, rest.strip("[]").split(", ")))
         watermarks += operator == "EventTimeWatermark"
         if not is_choice and operator not in ("EventTimeWatermark", "SubqueryAlias"):
-            return None
+            what = "a selection of computed or many columns" if operator == "Project" else operator
+            between = between or what
     return None
