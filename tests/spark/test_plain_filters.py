@@ -38,6 +38,7 @@ def draw_filter(draw: random.Random) -> str:
             f"({first} {op} `a`.`{column}`)",
             f"A.{column.upper()} BETWEEN {first} AND {others[0]}",
             f"a.{column} IN ({first}, {', '.join(others)})",
+            f"(a.{column}) IN (({first})) /* a comment */",
         ]
     )
 
@@ -99,11 +100,41 @@ def test_drawn_filters_keep_what_spark_keeps(spark: SparkSession, ansi: str) -> 
         "a.i > 3 OR a.s > 3",
         "a.d > 0.1234567890123456789",
         "a.d > 1e3",
-        "a.d > 16777217",
+        "a.f > 16777217",
+        "a.d > 9007199254740993",
+        "a.d > 3.5D",
+        "a.l > 5L",
+        "a.i > 3 = true",
+        "a.i BETWEEN 1 AND 5 = true",
+        "a.i IN (1) = true",
+        "a.i IN (1) IS NULL",
+        "a.i IN (1, NULL)",
+        "3 IN (a.i)",
+        "a.t = 'a' 'b'",
+        "a.t = r'a'",
+        "a.t = '${spark.app.name}'",
+        "a.i.s = 3",
+        "b.i > 3",
+        "a.p > 3",
+        "a.y > DATE '2026-01-01'",
+        "a.y > '2026-01-01'",
+        "a.c = true",
+        "a.h = '3'",
         "a.l > 12345678901234567890",
         "false",
     ],
 )
 def test_other_filters_are_left_to_spark(text: str) -> None:
-    types = {"i": pa.int32(), "s": pa.int16(), "l": pa.int64(), "d": pa.float64(), "t": pa.string()}
+    types = {
+        "i": pa.int32(),
+        "s": pa.int16(),
+        "l": pa.int64(),
+        "f": pa.float32(),
+        "d": pa.float64(),
+        "t": pa.string(),
+        "p": pa.decimal128(9, 2),
+        "y": pa.date32(),
+        "c": pa.bool_(),
+        "h": pa.binary(),
+    }
     assert read_plain_filters(text, {f"a.{name}": name for name in types}.get, types) is None

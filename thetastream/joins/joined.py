@@ -18,7 +18,7 @@ from thetastream.joins.ask.streams import LATE_RESULTS
 from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.plain_columns import NotPlain
 from thetastream.lowering.query import RESULT_TIME, Stream
-from thetastream.lowering.report import Fact, Section
+from thetastream.lowering.report import Fact, Section, format_one_line
 from thetastream.models.base import Model
 from thetastream.runtime.flow import Flow, Staging, Target
 from thetastream.runtime.punctuations import Punctuations
@@ -134,7 +134,7 @@ class UnitsJoin:
                 if given.find_files(plan, self.punctuations is not None):
                     facts.append(Fact(f"{stream.alias}:", "the task that reads a file routes its rows"))
             except NotPlain as why:
-                facts.append(Fact(f"{stream.alias}:", "its rows go through Spark", str(why)))
+                facts.append(Fact(f"{stream.alias}:", "its rows go through Spark", format_one_line(str(why))))
         return tuple(facts)
 
     def _explain_early_watermark(self) -> tuple[Fact, ...]:

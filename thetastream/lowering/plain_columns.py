@@ -14,7 +14,6 @@ import pyarrow as pa
 from thetastream.conditions.clauses import read_named_item
 from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.plain_filters import PlainFilter, read_plain_filters
-from thetastream.lowering.report import format_one_line
 
 
 class Conversion(Enum):
@@ -94,14 +93,14 @@ def find_plain_columns(plan: SidePlan, types: Mapping[str, pa.DataType]) -> Plai
             continue
         found_filters = read_plain_filters(one.text, lambda text: _read_name(text, plan.alias, types), types)
         if found_filters is None:
-            raise NotPlain(f"Spark evaluates {format_one_line(one.text)}")
+            raise NotPlain(f"Spark evaluates {one.text}")
         filters += found_filters
     columns: list[PlainColumn] = []
     for block, text in (*((one.block_column, one.to_block) for one in plan.carried), *plan.computed):
         found = _read_column(block, text, plan.alias, types)
         # Spark's hash of NULL is a number.
         if found is None or (found.conversion is Conversion.HASH and found.field not in required):
-            raise NotPlain(f"Spark computes {format_one_line(text)}")
+            raise NotPlain(f"Spark computes {text}")
         columns.append(found)
     if not columns:
         raise NotPlain("the join reads none of its columns")

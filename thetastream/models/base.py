@@ -281,11 +281,13 @@ def read_positive_pair(value: object) -> tuple[int, int] | None:
 def split(targets: Int64s, n_targets: int) -> Iterator[tuple[int, Int64s]]:
     """Yield (target, positions) for every target that has rows. Positions are in the order of the rows.
 
+    ``targets`` are from 0 to ``n_targets`` - 1.
+
     >>> [(target, rows.tolist()) for target, rows in split(np.array([2, 0, 2]), 3)]
     [(0, [1]), (2, [0, 2])]
     """
-    # NumPy sorts numbers of at most 16 bits by their digits, which takes a fifth of the time.
-    order = np.argsort(targets.astype(np.min_scalar_type(n_targets)), kind="stable")
+    # NumPy sorts numbers of at most 16 bits by their digits.
+    order = np.argsort(targets.astype(np.min_scalar_type(n_targets - 1)), kind="stable")
     ends = np.cumsum(np.bincount(targets, minlength=n_targets)).tolist()
     for target, (start, end) in enumerate(pairwise([0, *ends])):
         if start < end:

@@ -75,7 +75,7 @@ def find_touched(places: Places, groups: int) -> Iterator[tuple[int, Int64s]]:
         yield from split(places.low % groups, groups)
         return
     # A tuple touches the numbers from ``first`` to ``end`` - 1, and those from ``groups`` on stand for the
-    # subgroups from 0 on. Numbers of few bits are compared several times as fast.
+    # subgroups from 0 on. One instruction compares many numbers of few bits.
     first = places.low % groups
     end = first + np.clip(places.high - places.low, 0, groups - 1) + 1
     narrow = np.min_scalar_type(2 * groups)

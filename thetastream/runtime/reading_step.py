@@ -9,6 +9,7 @@ rows behind all others have the earliest and the latest event time of the task, 
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, islice
 
 import numpy as np
@@ -125,9 +126,8 @@ def _select(columns: PlainColumns, rows: pa.RecordBatch) -> pa.RecordBatch:
     for name in columns.required:
         if rows.column(name).null_count:
             rows = rows.filter(rows.column(name).is_valid())
-    for one in columns.filters:
-        rows = rows.filter(one.check(rows.column(one.field)))
-    return rows
+    passing = [one.check(rows.column(one.field)) for one in columns.filters]
+    return rows.filter(reduce(pc.and_kleene, passing)) if passing else rows
 
 
 def _refuse_large(rows: pa.RecordBatch, alias: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.metric_entries import make_entry
 from thetastream.app.job import run
 from thetastream.app.job.run import Totals, describe_epoch, read_epochs
-from thetastream.core.identity import KIND, UNITS
+from thetastream.core.identity import KIND
 
 
 def make_report(epoch: int, *sources: tuple[Any, int], took_ms: int = 2000) -> dict[str, Any]:
@@ -48,22 +48,21 @@ def test_rows_of_our_own_sources_are_no_tuples_of_a_run() -> None:
     assert totals.describe() == "total: 2 epochs, 60 tuples in 4.0 s (15/s)"
 
 
-def test_joins_count_the_tuples_of_files_that_arrow_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stream(timely: int, late: int) -> dict[str, int]:
-        return {"timely": timely, "late": late}
-
-    streams = {"a": stream(10, 1), "b": stream(20, 0)}
-    joins = [
-        make_entry(5, streams=streams),
-        make_entry(5, streams={"a_b": stream(50, 0), "c": stream(5, 0)}),
-        make_entry(5, streams=streams, plan={"words": {UNITS: "second units"}}),
-        make_entry(5, streams={}, tables={"t": {}}, probed=30),
-        make_entry(6, streams={}, tables={"t": {}}, probed=30),
-    ]
-    monkeypatch.setattr(run.th, "metrics", lambda _: joins)
-    query = SimpleNamespace(recentProgress=[make_report(epoch, ("7", 3)) for epoch in (5, 6)])
-    assert [epoch["tuples"] for epoch in read_epochs(query, 4, frozenset("abc"))] == [36, 30]
-    assert [epoch["tuples"] for epoch in read_epochs(query, 4)] == [3, 3]
+def test_files_that_arrow_reads_are_no_tuples_of_a_run() -> None:
+    report, totals = make_report(5, ({"logOffset": 0}, 90), ({"logOffset": 0}, 3)), Totals()
+    report["sources"][1]["description"] = "FileStreamSource[file:/in/a]"
+    query = SimpleNamespace(recentProgress=[report])
+    for paths, words in (
+        (["/in/a"], "90 tuples and 3 files in 2.0 s (45/s)"),
+        ([], "93 tuples in 2.0 s (46/s)"),
+    ):
+        (epoch,) = read_epochs(query, 4, paths)
+        assert describe_epoch(epoch) == f"epoch 5: {words}"
+    del report["sources"][0]
+    (epoch,) = read_epochs(query, 4, ["/in/a"])
+    assert describe_epoch(epoch) == "epoch 5: 3 files in 2.0 s"
+    totals.add(epoch)
+    assert totals.describe() == "total: 1 epochs, 3 files in 2.0 s"
 
 
 def test_pairs_of_a_join_that_is_not_inner_are_no_matches(monkeypatch: pytest.MonkeyPatch) -> None:

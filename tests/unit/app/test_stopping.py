@@ -77,7 +77,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, signals: int, wait_s: float | None, l
         nonlocal now
         now += seconds
 
-    def read_epochs(query: Query, seen: int, by_joins: frozenset[str]) -> list[dict[str, int]]:
+    def read_epochs(query: Query, seen: int, by_arrow: tuple[str, ...]) -> list[dict[str, int]]:
         return [{"epoch": 0}] if query.lastProgress is not None and seen < 0 else []
 
     monkeypatch.setattr(run, "read_epochs", read_epochs)

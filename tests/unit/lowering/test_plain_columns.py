@@ -56,7 +56,7 @@ def test_columns_of_a_plan_are_found() -> None:
 )
 def test_spark_computes_what_is_more_than_a_column(computed: str, filters: tuple[Filter, ...]) -> None:
     plan = SidePlan("A", filters, (("k0", computed),), SIDE.carried)
-    with pytest.raises(NotPlain, match="Spark (computes|evaluates) "):
+    with pytest.raises(NotPlain, match=r"Spark (computes|evaluates) "):
         find_plain_columns(plan, TYPES)
 
 

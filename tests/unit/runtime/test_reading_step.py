@@ -1,5 +1,6 @@
 """The step that reads and routes reports event times, and numbers tuples, as the ordinary steps do."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from thetastream.core.columns import EMPTY, HASH, KIND
 from thetastream.core.errors import StateError
 from thetastream.lowering.plain_columns import Conversion, PlainColumn, PlainColumns
+from thetastream.lowering.plain_filters import PlainFilter
 from thetastream.runtime import reading_step
 from thetastream.runtime.parquet_files import ParquetColumns
 from thetastream.runtime.reading_step import READ_TIME, StreamReading, make_reading_step
@@ -27,7 +29,9 @@ def write(folder: Path, name: str, x: list[int | None], ts: list[int | None]) ->
     return f"file:{folder / name}"
 
 
-def run(paths: list[str], counts_all: bool = False, has_hash: bool = False) -> tuple[Any, Any]:
+def run(
+    paths: list[str], counts_all: bool = False, has_hash: bool = False, filters: tuple[PlainFilter, ...] = ()
+) -> tuple[Any, Any]:
     """Return the blocks that were routed, and (kind, time) of each row of the exchange."""
     routed: list[pa.RecordBatch] = []
 
@@ -37,7 +41,8 @@ def run(paths: list[str], counts_all: bool = False, has_hash: bool = False) -> t
             if batch.num_rows:
                 yield make_rows([7], 0, 1, 0, pa.array([b"block"]))
 
-    reading = StreamReading("a", 1, FILES, COLUMNS, has_hash, "ts", counts_all, 5)
+    columns = replace(COLUMNS, filters=filters)
+    reading = StreamReading("a", 1, FILES, columns, has_hash, "ts", counts_all, 5)
     listed = pa.RecordBatch.from_pydict({"path": paths})
     rows = [one for batch in make_reading_step(reading, route)(iter([listed])) for one in batch.to_pylist()]
     times = [(one[KIND], one[READ_TIME] and one[READ_TIME].microsecond) for one in rows]
@@ -55,6 +60,15 @@ def test_rows_without_a_key_move_the_watermark_only_if_they_should(tmp_path: Pat
     paths = [write(tmp_path, "a", [None, None], [5, 3])]
     assert run(paths) == ([], [])
     assert run(paths, counts_all=True) == ([], [(EMPTY, 3), (EMPTY, 5)])
+
+
+def test_rows_that_fail_a_filter_move_the_watermark_only_if_they_should(tmp_path: Path) -> None:
+    filters = (PlainFilter("x", ">", (1,)), PlainFilter("x", "<", (5,)))
+    paths = [write(tmp_path, "a", [1, 2, 5, None], [9, 3, 1, 2])]
+    rows = [{"c0": 2, "c1": 3}]
+    assert run(paths, filters=filters) == (rows, [(0, 3), (EMPTY, 3), (EMPTY, 3)])
+    assert run(paths, True, filters=filters) == (rows, [(0, 9), (EMPTY, 1), (EMPTY, 9)])
+    assert run(paths, filters=(PlainFilter("x", ">", (5,)),)) == ([], [])
 
 
 def test_equal_tuples_have_different_numbers_and_the_same_ones_again(tmp_path: Path) -> None:

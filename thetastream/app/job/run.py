@@ -1,8 +1,7 @@
 """Runs a job on Spark: starts the query, describes its epochs, and stops it between epochs."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -17,23 +16,15 @@ from thetastream.app.job.frames import join_streams
 from thetastream.app.job.rechoosing import find_plan, rechoose_after_epochs
 from thetastream.app.job.spec import ARROW, Job, find_endless_problems, write_option
 from thetastream.app.job.stopping import CUT, StopRequests, catch_signals
-from thetastream.conditions.grammar import parse_script
-from thetastream.conditions.statement import find_inputs
 from thetastream.core.errors import raise_problems
 from thetastream.core.spans import AVAILABLE_NOW, write_delay
 from thetastream.runtime.checkpoint_files import prepare_checkpoint, update_paths
 from thetastream.runtime.control.newest_offset import wait_for_progress
 from thetastream.runtime.control.policies import Policy, encode_policy
-from thetastream.runtime.observe.epoch_lines import (
-    LONGEST_LAG_S,
-    PAIRS_FOUND,
-    are_second_units,
-    count_tuples,
-    read_kind,
-)
+from thetastream.runtime.observe.epoch_lines import LONGEST_LAG_S, PAIRS_FOUND, are_second_units, read_kind
 from thetastream.spark.changes import keep_groups
 from thetastream.spark.end_of_input import end_input
-from thetastream.spark.observe.reports import count_input_rows, read_reports
+from thetastream.spark.observe.reports import count_input, read_reports
 from thetastream.spark.sinks.file_sink_log import finish_epoch
 
 POLL_SECONDS = 0.2
@@ -78,7 +69,7 @@ def run(
     with catch_signals(seconds, wait_s) as stop:
         results = join_streams(spark, job)
         plan = find_plan(results, job.rechoosing)
-        by_joins = find_counted_by_joins(job)
+        by_arrow = [str(source.path) for source in job.sources if source.reader == ARROW]
         # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
         with suppress(OSError, pa.ArrowException):
             prepare_checkpoint(job.checkpoint)
@@ -95,7 +86,7 @@ def run(
             dead_letters = DeadLetters()
             try:
                 dead_letters.start(spark, job, until_caught_up)
-                has_ended = _watch(query, dead_letters, report, stop, tell, measure, by_joins)
+                has_ended = _watch(query, dead_letters, report, stop, tell, measure, by_arrow=by_arrow)
                 dead_letters.finish(until_caught_up)
                 last = dead_letters.count_new()
                 if any(last.values()):
@@ -158,9 +149,12 @@ def _watch(
     stop: StopRequests,
     tell: Callable[[str], None],
     measure: Callable[[StreamingQuery], None] | None = None,
-    by_joins: frozenset[str] = frozenset(),
+    *,
+    by_arrow: Collection[str] = (),
 ) -> bool:
     """Report epochs until the query ends. If it has to stop, stop it after an epoch, or at once.
+
+    ``by_arrow`` has the paths of the sources whose files Arrow reads.
 
     Returns
     -------
@@ -173,7 +167,7 @@ def _watch(
         is_active = query.isActive
         last = query.lastProgress
         if last is not None and (last.batchId > seen or not is_active):
-            for epoch in read_epochs(query, seen, by_joins):
+            for epoch in read_epochs(query, seen, by_arrow):
                 seen = epoch["epoch"]
                 say(epoch | dead_letters.count_new())
             if measure is not None:
@@ -191,7 +185,7 @@ def _watch(
         has_ended = last_before_stop is not None and (seen > last_before_stop or not runs_epoch)
         if has_ended or (last_before_stop is not None and stop.must_stop_now()):
             query.stop()
-            for epoch in read_epochs(query, seen, by_joins):
+            for epoch in read_epochs(query, seen, by_arrow):
                 say(epoch)
             if not has_ended:
                 tell(CUT)
@@ -199,30 +193,14 @@ def _watch(
         time.sleep(POLL_SECONDS)
 
 
-def find_counted_by_joins(job: Job) -> frozenset[str]:
-    """Find the aliases of all streams of a job if Arrow reads one of them. Spark counts only its files."""
-    if all(source.reader != ARROW for source in job.sources):
-        return frozenset()
-    if job.tasks:
-        return frozenset(source.name for source in job.sources)
-    return frozenset(source.alias for _, source in find_inputs(parse_script(job.sql)))
-
-
-def read_epochs(
-    query: StreamingQuery, seen: int, by_joins: frozenset[str] = frozenset()
-) -> Iterator[dict[str, Any]]:
+def read_epochs(query: StreamingQuery, seen: int, by_arrow: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """Read the epochs after number ``seen`` from Spark's progress and from the counters of the joins.
 
-    If ``by_joins`` has aliases of streams, the joins count the tuples. Otherwise, Spark's sources do.
+    ``by_arrow`` has the paths of the sources whose files Arrow reads. An epoch has their ``files`` then.
     """
     counters: dict[int, dict[str, Any]] = {}
-    received, looked_up = Counter[int](), Counter[int]()
     for epoch in th.metrics(query):
         sums = counters.setdefault(epoch["epoch"], {})
-        if not are_second_units(epoch):
-            streams = {alias: one for alias, one in epoch["streams"].items() if alias in by_joins}
-            counted = looked_up if "tables" in epoch else received
-            counted[epoch["epoch"]] += count_tuples({**epoch, "streams": streams})
         # The second units of a join receive candidates that its first units have counted as matches.
         for name in (
             ("late", "state_bytes") if are_second_units(epoch) else ("matched", "late", "shed", "state_bytes")
@@ -236,11 +214,11 @@ def read_epochs(
         if epoch <= seen or not spent_ms:
             continue
         seen, event_time = epoch, report.get("eventTime") or {}
-        # Rows of a stream may be looked up in tables before they come to a join.
-        tuples = (received[epoch] or looked_up[epoch]) if by_joins else count_input_rows(report)
+        tuples, files = count_input(report, by_arrow)
         yield {
             "epoch": epoch,
             "tuples": tuples,
+            **({"files": files} if by_arrow else {}),
             "tuples_per_s": round(1000 * tuples / spent_ms),
             "seconds": spent_ms / 1000,
             "watermark": event_time.get("watermark"),
@@ -277,8 +255,8 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     dead = f"{epoch['dead_letters']:,} dead letters" if epoch.get("dead_letters") else ""
     if "epoch" not in epoch:
         return dead
-    line = f"epoch {epoch['epoch']}: {epoch['tuples']:,} tuples in {epoch['seconds']:.1f} s"
-    line += f" ({epoch['tuples_per_s']:,}/s)"
+    line = f"epoch {epoch['epoch']}: {_describe_input(epoch)} in {epoch['seconds']:.1f} s"
+    line += f" ({epoch['tuples_per_s']:,}/s)" if epoch["tuples"] or "files" not in epoch else ""
     lag = epoch.get("lag_s")
     if lag is not None and lag < LONGEST_LAG_S:
         line += f", {lag:,.1f} s behind"
@@ -289,6 +267,19 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     if epoch.get("late"):
         line += f", {epoch['late']:,} late"
     return f"{line}, {dead}" if dead else line
+
+
+def _describe_input(figures: Mapping[str, Any]) -> str:
+    """Describe the tuples that Spark has counted, and the files that Arrow has read.
+
+    >>> _describe_input({"tuples": 1200}), _describe_input({"tuples": 0, "files": 3})
+    ('1,200 tuples', '3 files')
+    >>> _describe_input({"tuples": 1200, "files": 3})
+    '1,200 tuples and 3 files'
+    """
+    parts = [f"{figures['tuples']:,} tuples"] if figures["tuples"] or "files" not in figures else []
+    parts += [f"{figures['files']:,} files"] if "files" in figures else []
+    return " and ".join(parts)
 
 
 def _describe_matched(figures: Mapping[str, Any]) -> str:
@@ -306,7 +297,7 @@ class Totals:
     def add(self, epoch: Mapping[str, Any]) -> None:
         """Add an epoch, or the dead letters that are found after the last one."""
         self._sums["epochs"] += "epoch" in epoch
-        for name in ("tuples", "seconds", "matched", "late", "shed", "dead_letters"):
+        for name in ("tuples", "files", "seconds", "matched", "late", "shed", "dead_letters"):
             if name in epoch:
                 self._sums[name] = self._sums.get(name, 0) + epoch[name]
         self._kinds |= dict.fromkeys(epoch.get("kinds", ()))
@@ -326,8 +317,8 @@ class Totals:
         'total: 2 epochs, 2,400 tuples in 4.0 s (600/s), 10 matches, 1 late'
         """
         sums = self.as_dict()
-        line = f"total: {sums['epochs']:,} epochs, {sums['tuples']:,} tuples in {sums['seconds']:,.1f} s"
-        line += f" ({sums['tuples_per_s']:,}/s)"
+        line = f"total: {sums['epochs']:,} epochs, {_describe_input(sums)} in {sums['seconds']:,.1f} s"
+        line += f" ({sums['tuples_per_s']:,}/s)" if sums["tuples"] or "files" not in sums else ""
         if "matched" in sums:
             line += f", {_describe_matched({**sums, 'kinds': [*self._kinds]})}"
         for name, words in (("late", "late"), ("shed", "shed"), ("dead_letters", "dead letters")):

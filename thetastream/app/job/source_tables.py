@@ -107,7 +107,6 @@ def parse_source(
         str(format_),
         path,
         table.get("schema"),
-        table.get("reader", SPARK),
         table.get("event_time") if arrival is None else arrival.get("column", ARRIVAL_COLUMN),
         table.get("delay", "0 seconds"),
         table.get("idle"),
@@ -119,6 +118,7 @@ def parse_source(
         resolve(table["dead_letters"], folder) if "dead_letters" in table else None,
         dict(table["changes"]) if "changes" in table else None,
         None if arrival is None else dict(arrival),
+        reader=table.get("reader", SPARK),
     )
 
 
@@ -154,6 +154,7 @@ def _find_reader_problems(table: Mapping[str, Any], where: str) -> Iterator[Quer
     what = f'{where} has reader = "{ARROW}"'
     if table.get("format") != "parquet":
         yield QueryError("UNKNOWN_KEY", f'{what}, which belongs to format = "parquet"')
+        return
     for problem in filter(None, map(find_option_problem, get_table(table, "options"))):
         yield QueryError("BAD_VALUE", f"{what}, and {problem}")
 

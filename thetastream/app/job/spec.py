@@ -73,8 +73,6 @@ class SourceSpec:
     format: str
     path: str | None = None
     schema: str | None = None
-    reader: str = SPARK
-    """Who reads the files: one of ``READERS``."""
     event_time: str | None = None
     """The column of the event time, also of a time of arrival. None means that the stream has none."""
     delay: str = "0 seconds"
@@ -94,6 +92,8 @@ class SourceSpec:
     """The arguments of ``th.changes``, if rows may be updated and deleted."""
     by_arrival: Mapping[str, str] | None = None
     """The arguments of ``th.by_arrival``, if the event time is the time of arrival."""
+    reader: str = SPARK
+    """Who reads the files: one of ``READERS``."""
 
 
 @dataclass(frozen=True)

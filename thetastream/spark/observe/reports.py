@@ -5,9 +5,10 @@ times of idle streams. None of these are tuples.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from thetastream.runtime.control.newest_offset import read_offsets
 
@@ -19,6 +20,7 @@ _WAITING = {
     "estimatedTotalBytesBehindLatest": "bytes",
 }
 """Metrics of sources that say how much they have not read yet, and what they count."""
+_FILES = re.compile(r"FileStreamSource\[(.*)\]")
 
 
 def read_reports(query: Any) -> Iterator[dict[str, Any]]:
@@ -27,15 +29,48 @@ def read_reports(query: Any) -> Iterator[dict[str, Any]]:
         yield progress if isinstance(progress, dict) else json.loads(progress.json)
 
 
-def count_input_rows(report: Mapping[str, Any]) -> int:
-    """Count the rows that the sources of the user brought in an epoch.
+class Input(NamedTuple):
+    """What the sources of the user brought in an epoch."""
+
+    rows: int
+    files: int
+    """The files that Arrow read. Spark does not count their rows."""
+
+
+def count_input(report: Mapping[str, Any], by_arrow: Collection[str] = ()) -> Input:
+    """Count what the sources of the user brought in an epoch.
+
+    ``by_arrow`` has the paths of the sources whose files Arrow reads.
 
     >>> ours, theirs = '{"query": {}, "writer": {}}', '{"logOffset": 3}'
     >>> sources = [{"endOffset": ours, "numInputRows": 4}, {"endOffset": theirs, "numInputRows": 5}]
-    >>> count_input_rows({"numInputRows": 9, "sources": sources})
-    5
+    >>> files = {"endOffset": theirs, "numInputRows": 2, "description": "FileStreamSource[file:/in/a]"}
+    >>> count_input({"numInputRows": 9, "sources": [*sources, files]}, ["/in/a"])
+    Input(rows=5, files=2)
     """
-    return sum(source["numInputRows"] for source in report["sources"] if not _is_ours(source))
+    paths = {_write_path(path) for path in by_arrow}
+    counts = [0, 0]
+    for source in report["sources"]:
+        if not _is_ours(source):
+            is_read_by_arrow = _read_path(source.get("description", "")) in paths
+            counts[is_read_by_arrow] += source["numInputRows"]
+    return Input(*counts)
+
+
+def _read_path(description: str) -> str | None:
+    """Read the path of Spark's source of files in its description."""
+    found = _FILES.fullmatch(description)
+    return None if found is None else _write_path(found[1])
+
+
+def _write_path(path: str) -> str:
+    """Write a local path as Spark does, which may leave out the scheme and the slashes behind it.
+
+    >>> {_write_path(path) for path in ("/in/a", "file:/in/a", "file:///in/a/")}
+    {'/in/a'}
+    """
+    path = path.rstrip("/")
+    return f"/{path.removeprefix('file:').lstrip('/')}" if path.startswith(("/", "file:")) else path
 
 
 def _is_ours(source: Mapping[str, Any]) -> bool:
