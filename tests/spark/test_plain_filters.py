@@ -113,6 +113,7 @@ def test_drawn_filters_keep_what_spark_keeps(spark: SparkSession, ansi: str) -> 
         "a.t = 'a' 'b'",
         "a.t = r'a'",
         "a.t = '${spark.app.name}'",
+        "a.i IN (1, -- a comment \\\n 2,\n 3)",
         "a.i.s = 3",
         "b.i > 3",
         "a.p > 3",

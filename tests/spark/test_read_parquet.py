@@ -143,6 +143,41 @@ def test_a_join_of_one_stream_with_itself_continues_with_the_other_reader(
     assert max(found.values()) == 1
 
 
+@pytest.mark.parametrize(
+    ("on", "fused"),
+    [
+        ("r.x = s.x AND r.t = 'a' AND s.t = 'bcd'", ""),
+        ("r.x = s.x AND r.t = 'a' AND s.t = 'a'", "rs"),
+        ("r.x < s.id AND r.id < s.id", ""),  # Rows in which x is NULL are dropped on one side.
+    ],
+)
+def test_aliases_of_one_stream_have_one_watermark(
+    spark: SparkSession, tmp_path: Path, on: str, fused: str
+) -> None:
+    """Epoch 0 has an early row of one text and a late row of the other one, and epoch 1 lies between them."""
+    rows = [
+        [(1, 1, "a", 1), (2, None, "bcd", 100)],
+        [(3, 2, "a", 10), (4, 2, "bcd", 10)],
+        [(5, 1, "a", 102), (6, 1, "bcd", 102), (7, 1, "a", 103)],
+    ]
+    (tmp_path / "r").mkdir()
+    for number, values in enumerate(rows):
+        ids, x, texts, seconds = zip(*values, strict=True)
+        times = pa.array([one * 1_000_000 for one in seconds], pa.timestamp("us", "UTC"))
+        file = tmp_path / "r" / f"{number}.parquet"
+        columns = {"id": pa.array(ids, pa.int64()), "x": pa.array(x, pa.int32()), "t": pa.array(texts)}
+        pq.write_table(pa.table({**columns, "ts": times}), file)
+        os.utime(file, (1_600_000_000 + number,) * 2)
+    outcomes = []
+    for by_arrow in (True, False):
+        stream = read(spark, tmp_path / "r", by_arrow).withWatermark("ts", "0 seconds")
+        pairs = th.join({"r": stream, "s": stream}, on, "50 seconds")
+        assert "".join(a for a in "rs" if is_read_by_units(pairs, a)) == (fused if by_arrow else "")
+        query = run(pairs, tmp_path / f"checkpoint-{by_arrow}", tmp_path / f"results-{by_arrow}")
+        outcomes.append((collect(spark, tmp_path / f"results-{by_arrow}"), list_counters(query)))
+    assert outcomes[0] == outcomes[1]
+
+
 def test_keys_that_are_null_move_the_watermark_as_with_sparks_reader(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -252,11 +287,13 @@ def test_only_a_stream_as_it_was_read_is_read_by_units(spark: SparkSession, tmp_
         streams, on = {alias: frame, "q": marked}, f"{alias}.x < q.x"
         plan = th.plan(streams, on, "3 seconds")
         pairs, explained = plan.dataframe(), plan.explain()
-        assert is_read_by_units(pairs, "q")
+        assert is_read_by_units(pairs, "q") == (alias in as_read), "the watermark of both aliases is one"
         assert is_read_by_units(pairs, alias) == (not why), alias
-        assert "q: the task that reads a file routes its rows" in explained
         assert (f"{alias}: its rows go through Spark   ({why}" in explained) == bool(why)
-    explained = th.plan(streams, f"{on} AND q.x % 2 = 0", "3 seconds").explain()
+        assert ("q: the task that reads a file routes its rows" in explained) != bool(why)
+    other = read(spark, tmp_path / "r", True).withWatermark("ts", "2 seconds")
+    explained = th.plan({"p": other, "q": marked}, "p.x < q.x AND q.x % 2 = 0", "3 seconds").explain()
+    assert "p: the task that reads a file routes its rows" in explained
     assert "q: its rows go through Spark   (Spark evaluates q.x % 2 = 0)" in explained
 
 
@@ -287,6 +324,8 @@ def test_wrong_arguments_are_refused_before_the_query_starts(spark: SparkSession
         ((spark, folder, "m MAP<STRING, INT>"), {}, "BAD_VALUE.*'m' has type map"),
         ((spark, folder, "t STRING COLLATE UTF8_LCASE"), {}, "BAD_VALUE.*'t' has type string collate"),
         ((spark, folder, SCHEMA), {"maxFilesPerTriger": 1}, "BAD_VALUE.*did you mean 'maxFilesPerTrigger'"),
+        ((spark, folder, "id LONG, c CHAR(3)"), {}, "BAD_VALUE.*column 'c' has type char"),
+        ((spark, folder, "LONG"), {}, "BAD_VALUE.*no name of a column"),
         ((spark, folder, SCHEMA), {"maxFilesPerTrigger": [1]}, "BAD_VALUE.*maxFilesPerTrigger"),
     ]
     for positional, named, match in wrong:

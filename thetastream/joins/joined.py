@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import shorten
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -14,16 +15,19 @@ from thetastream.families.base import Facts, Planned
 from thetastream.families.views.flow import fold_plan
 from thetastream.families.views.folding import Folding
 from thetastream.joins.ask.carriers import carry
-from thetastream.joins.ask.streams import LATE_RESULTS
-from thetastream.lowering.physical import SidePlan
+from thetastream.joins.ask.streams import LATE_RESULTS, StreamInput
 from thetastream.lowering.plain_columns import NotPlain
 from thetastream.lowering.query import RESULT_TIME, Stream
-from thetastream.lowering.report import Fact, Section, format_one_line
+from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
 from thetastream.runtime.flow import Flow, Staging, Target
 from thetastream.runtime.punctuations import Punctuations
 from thetastream.spark.changes import keep_row_columns, mark_changes
 from thetastream.spark.dataflow.build import build
+from thetastream.spark.dataflow.exchange import find_readings
+
+LONGEST_REASON = 200
+"""The number of characters of a reason in the text of a plan."""
 
 
 class PlannedInput(Protocol):
@@ -41,15 +45,6 @@ class PlannedInput(Protocol):
 
     def count_watermarks(self) -> int:
         """Count the watermarks of the input. Units can compute the watermark before 1970 if it has one."""
-
-    def find_files(self, plan: SidePlan, has_punctuations: bool) -> bool:
-        """Whether the task that reads a file of the input routes its rows.
-
-        Raises
-        ------
-        NotPlain
-            If there are files of ``th.read_parquet``, but their rows go through Spark.
-        """
 
 
 class Joined(Protocol):
@@ -128,13 +123,18 @@ class UnitsJoin:
 
     def _explain_files(self) -> tuple[Fact, ...]:
         """Say for each stream of ``th.read_parquet`` whether its rows go through Spark, and why."""
+        streams = [given.frame if isinstance(given, StreamInput) else None for given in self.given]
         facts = []
-        for stream, given, plan in zip(self.inputs, self.given, self.planned.flow().sides, strict=True):
-            try:
-                if given.find_files(plan, self.punctuations is not None):
-                    facts.append(Fact(f"{stream.alias}:", "the task that reads a file routes its rows"))
-            except NotPlain as why:
-                facts.append(Fact(f"{stream.alias}:", "its rows go through Spark", format_one_line(str(why))))
+        for stream, found in zip(
+            self.inputs,
+            find_readings(self.planned.flow().sides, streams, self.punctuations is not None),
+            strict=True,
+        ):
+            if isinstance(found, NotPlain):
+                why = shorten(str(found), LONGEST_REASON)
+                facts.append(Fact(f"{stream.alias}:", "its rows go through Spark", why))
+            elif found is not None:
+                facts.append(Fact(f"{stream.alias}:", "the task that reads a file routes its rows"))
         return tuple(facts)
 
     def _explain_early_watermark(self) -> tuple[Fact, ...]:

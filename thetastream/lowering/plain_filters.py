@@ -20,7 +20,7 @@ from thetastream.conditions.phrases import FLIPPED
 Value = int | float | str
 _INTEGER = re.compile(r"-?\d{1,18}")
 _DECIMAL = re.compile(r"-?(\d+\.\d*|\.\d+)")
-_TEXT = re.compile(r"'[^'\\$]*'")
+_TEXT = re.compile(r"'[^'$]*'")
 """A text in which Spark replaces nothing. It replaces ``${name}`` by the value of a setting."""
 _MOST_DIGITS = 15
 """Spark and Python round decimal numbers of so many digits to the same DOUBLE."""
@@ -82,6 +82,8 @@ def read_plain_filters(
     >>> read("a.t IN ('A', 'B')")[0].values, read("a.x > '3'"), read("a.x + 1 > 3")
     (('A', 'B'), None, None)
     """
+    if "\\" in text:
+        return None  # To Spark, it continues a comment on the next line.
     found = []
     for left, op, right in _split(tokenize(text).bare()):
         column, literals = read_name(left.text), right

@@ -336,6 +336,8 @@ def test_wrong_tables_of_a_job_are_refused(table, expected, tmp_path):
         ({"sources": {"a": RATE | {"decode": "json", "schema": VALUE}, "b": RATE}}, "UNKNOWN_KEY", "kafka"),
         ({"sources": {"a": RATE | {"reader": "arrow"}, "b": RATE}}, "UNKNOWN_KEY", 'format = "parquet"'),
         ({"sources": {"a": PARQUET | {"reader": "arow"}, "b": RATE}}, "BAD_VALUE", "one of spark, arrow"),
+        ({"sources": {"a": RATE | PARQUET | {"reader": "arrow"}, "b": RATE | PARQUET}}, "BAD_VALUE",
+         "must have one reader"),
         ({"sources": {"a": PARQUET | {"reader": "arrow", "options": {"mergeSchema": True}}, "b": RATE}},
          "BAD_VALUE", "'mergeSchema' is no option of th.read_parquet"),
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),

@@ -306,6 +306,11 @@ def _read_source(document: Document, name: str, table: object, folder: Path) -> 
     if source is None:
         return
     problems += find_time_problems(source, columns)
+    for other in document.sources.values():
+        same = source.path is not None and (source.path, source.format) == (other.path, other.format)
+        if same and source.reader != other.reader:
+            what = f"sources {other.name!r} and {name!r} have one path, and must have one reader"
+            problems.append(QueryError("BAD_VALUE", f"{what}: Spark's reports name files by their path"))
     document.sources[name.casefold()], document.columns[name.casefold()] = source, columns
 
 

@@ -18,11 +18,9 @@ from thetastream.families.windows import spell_cast
 from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
-from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.query import ORIGIN_LATE, Stream
 from thetastream.spark.arguments import is_frame, is_pandas_frame
 from thetastream.spark.changes import find_change_type, keep_row_columns, read_rules
-from thetastream.spark.dataflow.exchange import find_reading
 from thetastream.spark.event_time import count_watermarks, list_dropping, list_marked
 from thetastream.spark.pipelines import refuse_query_function
 from thetastream.spark.row_versions import find_version_rule
@@ -156,10 +154,6 @@ class StreamInput:
     def count_watermarks(self) -> int:
         """Count the watermarks of the stream. A union of two streams has two."""
         return count_watermarks(self.frame) if self.frame.isStreaming else 0
-
-    def find_files(self, plan: SidePlan, has_punctuations: bool) -> bool:
-        """Whether the task that reads a file of the stream routes its rows."""
-        return find_reading(plan, self.frame, has_punctuations) is not None
 
 
 class ReadStreams(NamedTuple):

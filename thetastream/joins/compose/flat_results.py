@@ -13,7 +13,6 @@ from thetastream.core.columns import CHANGE_TYPE, CHANGES, MARK
 from thetastream.families.result_time import write_latest
 from thetastream.joins.joined import UnitsJoin
 from thetastream.lowering.domains import quote
-from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.query import RESULT_TIME, Stream
 
 
@@ -142,10 +141,6 @@ class JoinResult:
     def count_watermarks(self) -> int:
         """The streams behind the result have one watermark each."""
         return len(self.aliases)
-
-    def find_files(self, plan: SidePlan, has_punctuations: bool) -> bool:
-        """The steps before this one say how their files are read."""
-        return False
 
     @property
     def time_type(self) -> DataType:

@@ -8,8 +8,8 @@
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType, TimestampType
@@ -29,7 +29,7 @@ from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.event_time import list_marked
 from thetastream.spark.sources.identity import SCHEMA
-from thetastream.spark.sources.parquet import ParquetFiles, find_parquet
+from thetastream.spark.sources.parquet import ParquetFiles, find_parquet, list_lines, list_read
 from thetastream.spark.task_properties import read_task
 
 NO_TIME = f"CAST({NO_TIME_US} AS BIGINT)"
@@ -62,9 +62,10 @@ def build_exchange(
     coordination : Coordination, optional
         What routers and units agree on while the query runs.
     """
+    readings = find_readings(sides, streams, coordination.punctuations is not None)
     parts = [
-        _route_stream(fitted, number, plan, stream, coordination)
-        for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
+        _route_stream(fitted, number, plan, stream, coordination, reading)
+        for number, (plan, stream, reading) in enumerate(zip(sides, streams, readings, strict=True))
     ]
     if messages is not None:
         parts.append(messages)
@@ -88,12 +89,11 @@ def _route_stream(
     plan: SidePlan,
     stream: DataFrame,
     coordination: Coordination,
+    reading: "FileReading | NotPlain | None",
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
-    with suppress(NotPlain):
-        reading = find_reading(plan, stream, coordination.punctuations is not None)
-        if reading is not None:
-            return _read_and_route(fitted, number, plan, stream, coordination, *reading)
+    if isinstance(reading, FileReading):
+        return _read_and_route(fitted, number, plan, stream, coordination, reading)
     marks = {} if coordination.punctuations is None else coordination.punctuations.marks
     flat = select_block_columns(plan, stream, marks.get(plan.alias))
     spreads_equal = False
@@ -112,22 +112,56 @@ def _route_stream(
     return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)
 
 
-def find_reading(
-    plan: SidePlan, stream: DataFrame, has_punctuations: bool
-) -> tuple[ParquetFiles, PlainColumns] | None:
-    """Find the files of a stream whose rows are routed by the task that reads them; None if there are none.
+class FileReading(NamedTuple):
+    """Files of a stream whose rows are routed by the task that reads them."""
 
-    Raises
-    ------
-    NotPlain
-        If there are files of ``th.read_parquet``, but their rows must go through Spark.
+    files: ParquetFiles
+    columns: PlainColumns
+    drops: object
+    """Which rows do not move the watermark; equal for streams of which these rows are the same."""
+
+
+def find_readings(
+    sides: Sequence[SidePlan], streams: Sequence[DataFrame | None], has_punctuations: bool
+) -> list[FileReading | NotPlain | None]:
+    """Find how the files of each stream of ``th.read_parquet`` are read, or why its rows go through Spark.
+
+    It is None for other streams. None among ``streams`` stands for results of a join.
     """
-    files = find_parquet(stream) if stream.isStreaming else None
-    if files is None:
-        return None
-    if has_punctuations:
-        raise NotPlain("it has punctuations")
-    return files, find_plain_columns(plan, files.columns.types)
+    plans = [[] if stream is None else list_lines(stream) for stream in streams]
+    found = [
+        None if stream is None else _find_reading(side, lines, stream, has_punctuations)
+        for side, lines, stream in zip(sides, plans, streams, strict=True)
+    ]
+    names = [list_read(lines) for lines in plans]
+
+    def agrees(number: int, mine: FileReading) -> bool:
+        others = (one for one, read in zip(found, names, strict=True) if read & names[number])
+        return all(isinstance(other, FileReading) and other.drops == mine.drops for other in others)
+
+    # Spark keeps one watermark for all aliases of a stream. A step that reads has a watermark of its own.
+    # They are equal only if all aliases drop the same rows.
+    why = NotPlain("the join reads it under several aliases that drop different rows")
+    return [
+        why if isinstance(mine, FileReading) and not agrees(number, mine) else mine
+        for number, mine in enumerate(found)
+    ]
+
+
+def _find_reading(
+    plan: SidePlan, lines: Sequence[str], stream: DataFrame, has_punctuations: bool
+) -> FileReading | NotPlain | None:
+    try:
+        files = find_parquet(lines, stream.schema) if lines else None
+        if files is None:
+            return None
+        if has_punctuations:
+            return NotPlain("it has punctuations")
+        columns = find_plain_columns(plan, files.columns.types)
+    except NotPlain as why:
+        return why
+    drops = None if plan.moves_watermark else (frozenset(columns.required), frozenset(columns.filters))
+    return FileReading(files, columns, drops)
 
 
 def _needs_hashes(fitted: FittedSpec, coordination: Coordination) -> bool:
@@ -142,10 +176,10 @@ def _read_and_route(
     plan: SidePlan,
     stream: DataFrame,
     coordination: Coordination,
-    files: ParquetFiles,
-    plain: PlainColumns,
+    found: FileReading,
 ) -> DataFrame:
     """Read the files of a stream and route their tuples in one step; the result has one row per block."""
+    files, plain, _ = found
     marked = list_marked(stream.schema, MARK)
     # A selection of columns may write its name in another case than the files.
     time = find_name(marked[0], files.columns.types) if marked else None

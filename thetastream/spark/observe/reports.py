@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from posixpath import normpath
 from typing import Any, NamedTuple
 
 from thetastream.runtime.control.newest_offset import read_offsets
@@ -64,13 +65,17 @@ def _read_path(description: str) -> str | None:
 
 
 def _write_path(path: str) -> str:
-    """Write a local path as Spark does, which may leave out the scheme and the slashes behind it.
+    """Write a path as Spark does, but a local one without its scheme.
 
-    >>> {_write_path(path) for path in ("/in/a", "file:/in/a", "file:///in/a/")}
+    >>> {_write_path(path) for path in ("/in/a", "file:/in/a", "file:///in/b/..//a/")}
     {'/in/a'}
+    >>> _write_path("s3a://bucket//a/")
+    's3a://bucket/a'
     """
-    path = path.rstrip("/")
-    return f"/{path.removeprefix('file:').lstrip('/')}" if path.startswith(("/", "file:")) else path
+    scheme, mark, rest = path.partition("://")
+    if mark and scheme != "file":
+        return f"{scheme}://{normpath(rest)}"
+    return normpath(f"/{(rest if mark else path.removeprefix('file:')).lstrip('/')}")
 
 
 def _is_ours(source: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ again. If nothing but a watermark, an alias and a choice of columns lies between
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -82,7 +83,9 @@ class ParquetFiles(NamedTuple):
     columns: ParquetColumns
 
 
-def read_parquet(spark: SparkSession, path: str, schema: str | StructType, **options: object) -> DataFrame:
+def read_parquet(
+    spark: SparkSession, path: str, schema: str | StructType, **options: bool | float | str
+) -> DataFrame:
     """Read the Parquet files of a folder as a stream, which costs less CPU time than Spark's own reader.
 
     Arrow reads the files in Python. Give the result to a join, with ``.withWatermark(...)`` or without it:
@@ -138,9 +141,12 @@ def read_parquet(spark: SparkSession, path: str, schema: str | StructType, **opt
     columns = _read_schema(spark, schema, ignores_case)
     for problem in filter(None, map(find_option_problem, options)):
         raise QueryError("BAD_VALUE", problem)
-    given = {name: _write_option(name, value) for name, value in options.items()}
+    for name, value in options.items():
+        if not isinstance(value, bool | int | float | str):
+            what = f"option {name!r} must be a text, a number or a boolean"
+            raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")
     zone = spark.conf.get("spark.sql.session.timeZone")
-    reader = spark.readStream.format("binaryFile").schema(_LISTED).options(**given)
+    reader = spark.readStream.format("binaryFile").schema(_LISTED).options(**options)
     files = ParquetFiles(
         reader.load(path).select("path"),
         ParquetColumns(to_arrow_schema(columns, timezone=zone), ignores_case, path),
@@ -164,10 +170,12 @@ def _read_schema(spark: SparkSession, schema: str | StructType, ignores_case: bo
         what = 'schema must be columns, as in "id LONG, ts TIMESTAMP"'
         raise QueryError("BAD_VALUE", f"{what}, not {describe_given(schema)}")
     try:
-        columns = spark.createDataFrame([], schema).schema
+        columns = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     except PySparkException as error:
         first = str(error).strip().partition("\n")[0]
         raise QueryError("BAD_VALUE", f"schema {schema!r} is none that Spark reads: {first}") from None
+    if not isinstance(columns, StructType):
+        raise QueryError("BAD_VALUE", f"schema {schema!r} has a type and no name of a column")
     if not columns.fields:
         raise QueryError("BAD_VALUE", "schema has no columns")
     names = [field.name.casefold() if ignores_case else field.name for field in columns]
@@ -193,13 +201,6 @@ def _allow_nulls(type_: DataType) -> DataType:
     return ArrayType(type_.elementType) if isinstance(type_, ArrayType) else type_
 
 
-def _write_option(name: str, value: object) -> str:
-    if not isinstance(value, bool | int | float | str):
-        what = f"option {name!r} must be a text, a number or a boolean"
-        raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _make_step(columns: ParquetColumns) -> Any:
     def read(paths: Batches) -> Batches:
         for path in list_paths(paths):
@@ -208,31 +209,48 @@ def _make_step(columns: ParquetColumns) -> Any:
     return read
 
 
-def find_parquet(stream: DataFrame) -> ParquetFiles | None:
+def list_read(lines: Sequence[str]) -> set[str]:
+    """List the names of the streams that ``read_parquet`` has returned, in the lines of a plan."""
+    return {name for name in map(_read_name, lines) if name is not None}
+
+
+def _read_name(line: str) -> str | None:
+    """Read the name of a step that reads files in a line of a plan; None if there is none."""
+    operator, _, rest = line.partition(" ")
+    name = rest.partition("(")[0]
+    return name if operator == "MapInArrow" and name in _READ else None
+
+
+def find_parquet(lines: Sequence[str], schema: StructType) -> ParquetFiles | None:
     """Find the files of a stream that ``read_parquet`` has returned; None if there are none.
 
-    A watermark, an alias and a choice of columns may lie between.
+    ``lines`` are those of the plan of the stream. A watermark, an alias and a choice of columns may lie
+    between.
 
     Raises
     ------
     NotPlain
         If something else lies between.
     """
-    if not _READ:
-        return None
     watermarks, between = 0, ""
-    for line in list_plan_lines(stream):
-        operator, _, rest = line.partition(" ")
-        if operator == "MapInArrow" and (files := _READ.get(rest.partition("(")[0])) is not None:
+    for line in lines:
+        name = _read_name(line)
+        if name is not None:
             # The watermark moves by a column that the stream must have.
-            if watermarks != len(list_marked(stream.schema, MARK)):
-                between = "a selection without the column of the watermark"
+            if watermarks != len(list_marked(schema, MARK)):
+                between = between or "a second watermark, or a selection without the column of the watermark,"
             if between:
                 raise NotPlain(f"{between} lies between the files and the join")
-            return files
+            return _READ[name]
+        operator, _, rest = line.partition(" ")
         is_choice = operator == "Project" and all(map(_COLUMN.fullmatch, rest.strip("[]").split(", ")))
         watermarks += operator == "EventTimeWatermark"
         if not is_choice and operator not in ("EventTimeWatermark", "SubqueryAlias"):
             what = "a selection of computed or many columns" if operator == "Project" else operator
             between = between or what
     return None
+
+
+def list_lines(stream: DataFrame) -> list[str]:
+    """List the lines of the plan of a stream; none if the program has read no files by ``read_parquet``."""
+    return list_plan_lines(stream) if _READ and stream.isStreaming else []
