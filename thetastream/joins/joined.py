@@ -24,7 +24,7 @@ from thetastream.runtime.flow import Flow, Staging, Target
 from thetastream.runtime.punctuations import Punctuations
 from thetastream.spark.changes import keep_row_columns, mark_changes
 from thetastream.spark.dataflow.build import build
-from thetastream.spark.dataflow.exchange import find_readings
+from thetastream.spark.dataflow.file_readings import find_readings
 
 LONGEST_REASON = 200
 """The number of characters of a reason in the text of a plan."""

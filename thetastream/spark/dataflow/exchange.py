@@ -9,7 +9,6 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType, TimestampType
@@ -18,18 +17,18 @@ from thetastream.core.columns import HASH, MARK, PUNCTUATION, SIGN
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
-from thetastream.lowering.plain_columns import NotPlain, PlainColumns, find_name, find_plain_columns
+from thetastream.lowering.plain_columns import NotPlain, find_name
 from thetastream.lowering.statistics import MOST_CHOSEN
 from thetastream.runtime.choice import FittedSpec, find_unit_keys
 from thetastream.runtime.epoch import NO_COORDINATION, Coordination
 from thetastream.runtime.punctuations import NO_TIME_US
 from thetastream.runtime.reading_step import READ_TIME, StreamReading, make_reading_step
 from thetastream.runtime.routing_step import make_routing_step
+from thetastream.spark.dataflow.file_readings import FileReading, find_readings
 from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.event_time import list_marked
 from thetastream.spark.sources.identity import SCHEMA
-from thetastream.spark.sources.parquet import ParquetFiles, find_parquet, list_lines, list_read
 from thetastream.spark.task_properties import read_task
 
 NO_TIME = f"CAST({NO_TIME_US} AS BIGINT)"
@@ -89,7 +88,7 @@ def _route_stream(
     plan: SidePlan,
     stream: DataFrame,
     coordination: Coordination,
-    reading: "FileReading | NotPlain | None",
+    reading: FileReading | NotPlain | None,
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     if isinstance(reading, FileReading):
@@ -110,58 +109,6 @@ def _route_stream(
         hashes = f"xxhash64({', '.join(map(quote, hashed))})" if hashed else "0L"
         flat = flat.selectExpr("*", f"{hashes} AS {HASH}")
     return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)
-
-
-class FileReading(NamedTuple):
-    """Files of a stream whose rows are routed by the task that reads them."""
-
-    files: ParquetFiles
-    columns: PlainColumns
-    drops: object
-    """Which rows do not move the watermark; equal for streams of which these rows are the same."""
-
-
-def find_readings(
-    sides: Sequence[SidePlan], streams: Sequence[DataFrame | None], has_punctuations: bool
-) -> list[FileReading | NotPlain | None]:
-    """Find how the files of each stream of ``th.read_parquet`` are read, or why its rows go through Spark.
-
-    It is None for other streams. None among ``streams`` stands for results of a join.
-    """
-    plans = [[] if stream is None else list_lines(stream) for stream in streams]
-    found = [
-        None if stream is None else _find_reading(side, lines, stream, has_punctuations)
-        for side, lines, stream in zip(sides, plans, streams, strict=True)
-    ]
-    names = [list_read(lines) for lines in plans]
-
-    def agrees(number: int, mine: FileReading) -> bool:
-        others = (one for one, read in zip(found, names, strict=True) if read & names[number])
-        return all(isinstance(other, FileReading) and other.drops == mine.drops for other in others)
-
-    # Spark keeps one watermark for all aliases of a stream. A step that reads has a watermark of its own.
-    # They are equal only if all aliases drop the same rows.
-    why = NotPlain("the join reads it under several aliases that drop different rows")
-    return [
-        why if isinstance(mine, FileReading) and not agrees(number, mine) else mine
-        for number, mine in enumerate(found)
-    ]
-
-
-def _find_reading(
-    plan: SidePlan, lines: Sequence[str], stream: DataFrame, has_punctuations: bool
-) -> FileReading | NotPlain | None:
-    try:
-        files = find_parquet(lines, stream.schema) if lines else None
-        if files is None:
-            return None
-        if has_punctuations:
-            return NotPlain("it has punctuations")
-        columns = find_plain_columns(plan, files.columns.types)
-    except NotPlain as why:
-        return why
-    drops = None if plan.moves_watermark else (frozenset(columns.required), frozenset(columns.filters))
-    return FileReading(files, columns, drops)
 
 
 def _needs_hashes(fitted: FittedSpec, coordination: Coordination) -> bool:
