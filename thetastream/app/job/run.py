@@ -255,8 +255,8 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     dead = f"{epoch['dead_letters']:,} dead letters" if epoch.get("dead_letters") else ""
     if "epoch" not in epoch:
         return dead
-    line = f"epoch {epoch['epoch']}: {_describe_input(epoch)} in {epoch['seconds']:.1f} s"
-    line += f" ({epoch['tuples_per_s']:,}/s)" if epoch["tuples"] or "files" not in epoch else ""
+    seconds = f"{epoch['seconds']:.1f}"
+    line = f"epoch {epoch['epoch']}: {_describe_input(epoch, seconds)}"
     lag = epoch.get("lag_s")
     if lag is not None and lag < LONGEST_LAG_S:
         line += f", {lag:,.1f} s behind"
@@ -269,17 +269,19 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     return f"{line}, {dead}" if dead else line
 
 
-def _describe_input(figures: Mapping[str, Any]) -> str:
-    """Describe the tuples that Spark has counted, and the files that Arrow has read.
+def _describe_input(figures: Mapping[str, Any], seconds: str) -> str:
+    """Describe the tuples that Spark has counted, the files that Arrow has read, and the rate of the tuples.
 
-    >>> _describe_input({"tuples": 1200}), _describe_input({"tuples": 0, "files": 3})
-    ('1,200 tuples', '3 files')
-    >>> _describe_input({"tuples": 1200, "files": 3})
-    '1,200 tuples and 3 files'
+    >>> _describe_input({"tuples": 1200, "files": 3, "tuples_per_s": 600}, "2.0")
+    '1,200 tuples and 3 files in 2.0 s (600/s)'
+    >>> _describe_input({"tuples": 0, "files": 3, "tuples_per_s": 0}, "2.0")
+    '3 files in 2.0 s'
     """
-    parts = [f"{figures['tuples']:,} tuples"] if figures["tuples"] or "files" not in figures else []
-    parts += [f"{figures['files']:,} files"] if "files" in figures else []
-    return " and ".join(parts)
+    files = [f"{figures['files']:,} files"] if "files" in figures else []
+    if files and not figures["tuples"]:
+        return f"{files[0]} in {seconds} s"
+    counted = " and ".join([f"{figures['tuples']:,} tuples", *files])
+    return f"{counted} in {seconds} s ({figures['tuples_per_s']:,}/s)"
 
 
 def _describe_matched(figures: Mapping[str, Any]) -> str:
@@ -317,8 +319,8 @@ class Totals:
         'total: 2 epochs, 2,400 tuples in 4.0 s (600/s), 10 matches, 1 late'
         """
         sums = self.as_dict()
-        line = f"total: {sums['epochs']:,} epochs, {_describe_input(sums)} in {sums['seconds']:,.1f} s"
-        line += f" ({sums['tuples_per_s']:,}/s)" if sums["tuples"] or "files" not in sums else ""
+        seconds = f"{sums['seconds']:,.1f}"
+        line = f"total: {sums['epochs']:,} epochs, {_describe_input(sums, seconds)}"
         if "matched" in sums:
             line += f", {_describe_matched({**sums, 'kinds': [*self._kinds]})}"
         for name, words in (("late", "late"), ("shed", "shed"), ("dead_letters", "dead letters")):

@@ -50,12 +50,15 @@ def count_input(report: Mapping[str, Any], by_arrow: Collection[str] = ()) -> In
     Input(rows=5, files=2)
     """
     paths = {_write_path(path) for path in by_arrow}
-    counts = [0, 0]
+    rows = files = 0
     for source in report["sources"]:
-        if not _is_ours(source):
-            is_read_by_arrow = _read_path(source.get("description", "")) in paths
-            counts[is_read_by_arrow] += source["numInputRows"]
-    return Input(*counts)
+        if _is_ours(source):
+            continue
+        if _read_path(source.get("description", "")) in paths:
+            files += source["numInputRows"]
+        else:
+            rows += source["numInputRows"]
+    return Input(rows, files)
 
 
 def _read_path(description: str) -> str | None:
