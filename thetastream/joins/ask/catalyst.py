@@ -278,7 +278,8 @@ class Catalyst:
     @cached_property
     def _no_rows(self) -> DataFrame:
         """An empty DataFrame. No alias is ``1``, the name of its column."""
-        return self._spark.sql("SELECT 1 WHERE FALSE")
+        # spark.sql would be a request of its own on Spark Connect.
+        return self._spark.range(0, 0, 1, 1).withColumnRenamed("id", "1")
 
     def _frame(self, aliases: tuple[str, ...]) -> DataFrame:
         """Return an empty DataFrame with a struct column for each of these streams."""

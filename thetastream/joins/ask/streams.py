@@ -115,7 +115,7 @@ def _find_analysis_problems(alias: str, frame: DataFrame) -> list[ThetastreamErr
     Spark Connect analyses a DataFrame when it is first asked. A classic session refuses the watermark itself.
     """
     try:
-        _ = frame.isStreaming
+        _ = frame.schema
     except AnalysisException as error:
         refuse_query_function(error)
         if not (error.getCondition() or "").startswith("EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"):

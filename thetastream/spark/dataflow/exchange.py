@@ -63,7 +63,7 @@ def build_exchange(
     """
     readings = find_readings(sides, streams, coordination.punctuations is not None)
     parts = [
-        _route_stream(fitted, number, plan, stream, coordination, reading)
+        _route_stream(fitted, number, plan, stream, messages is not None, coordination, reading)
         for number, (plan, stream, reading) in enumerate(zip(sides, streams, readings, strict=True))
     ]
     if messages is not None:
@@ -87,6 +87,7 @@ def _route_stream(
     number: int,
     plan: SidePlan,
     stream: DataFrame,
+    is_streaming: bool,
     coordination: Coordination,
     reading: FileReading | NotPlain | None,
 ) -> DataFrame:
@@ -108,7 +109,7 @@ def _route_stream(
         )
         hashes = f"xxhash64({', '.join(map(quote, hashed))})" if hashed else "0L"
         flat = flat.selectExpr("*", f"{hashes} AS {HASH}")
-    return route_rows(fitted, number, flat, plan.alias, coordination, spreads_equal)
+    return route_rows(fitted, number, flat, plan.alias, is_streaming, coordination, spreads_equal)
 
 
 def _needs_hashes(fitted: FittedSpec, coordination: Coordination) -> bool:
@@ -163,6 +164,7 @@ def route_rows(
     number: int,
     flat: DataFrame,
     alias: str,
+    is_streaming: bool,
     coordination: Coordination = NO_COORDINATION,
     spreads_equal: bool = False,
 ) -> DataFrame:
@@ -170,7 +172,7 @@ def route_rows(
     step = make_routing_step(
         fitted,
         number,
-        flat.isStreaming,
+        is_streaming,
         coordination,
         spreads_equal=spreads_equal,
         has_punctuations=PUNCTUATION in flat.columns,

@@ -105,8 +105,9 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext)
     """
     columns = parse_columns(stage.output.columns)
     fitted = FittedSpec(stage.spec, stage.choice)
-    rows = route_rows(fitted, ROWS, candidates.select(f"{quote(CANDIDATE)}.*"), "pairs")
-    if not candidates.isStreaming:
+    is_streaming = candidates.isStreaming
+    rows = route_rows(fitted, ROWS, candidates.select(f"{quote(CANDIDATE)}.*"), "pairs", is_streaming)
+    if not is_streaming:
         return run_batch_units(rows, stage.spec, columns)
     own = {UNITS: Part("second", "the second units")}
     query = {**identify_query(flow, candidates.sparkSession), **own}
