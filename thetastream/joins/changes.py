@@ -30,7 +30,7 @@ from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.upserts import GONE_SOURCE, ORDER_SOURCE, Upserts
 from thetastream.joins.ask.refusals import summarize, unlogged
 from thetastream.joins.ask.session import SparkSessionChecks
-from thetastream.joins.ask.streams import read_streams
+from thetastream.joins.ask.streams import list_tables, read_streams
 from thetastream.joins.ask.varying import refuse_varying
 from thetastream.lowering.domains import quote
 from thetastream.runtime.flow import RunContext
@@ -255,13 +255,14 @@ def _follow_upserts(
             what = f"key names {name!r}, whose texts may be equal by their collation and be other texts"
             raise QueryError("UNSUPPORTED_TYPE", f"{what}; cast it to STRING, or name lower(...) of it")
     _check_deleted(source, deleted)
-    read = read_streams({_ALIAS: df}, False, None, {})
+    tables = list_tables({_ALIAS: df})
+    read = read_streams({_ALIAS: df}, tables, False, None, {})
     raise_problems(read.problems)
     (stream,) = read.streams
     # 2. Build the units.
     spark = df.sparkSession
     flow = Upserts(stream, keys, sequence, deleted).flow(count_partitions(spark))
-    if df.isStreaming:
+    if not tables:
         raise_problems(SparkSessionChecks(spark).find_problems(flow.stages[0].spec.n_units))
     changed = build(flow, [source], RunContext())
     # 3. The event time is that of the stream, with the marks of its watermark.

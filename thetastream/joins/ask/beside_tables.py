@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
-
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.spans import Within
 from thetastream.families.options import OF_ORDER, GivenOptions
@@ -31,17 +29,17 @@ class TableFit(NamedTuple):
 
 
 def fit_to_tables(
-    frames: Mapping[str, DataFrame],
+    aliases: Sequence[str],
+    tables: Sequence[str],
     within: Within,
     model: Model | Replicated | str | None,
     given: GivenOptions,
 ) -> tuple[TableFit, list[ThetastreamError]]:
     """Leave out what a join cannot have because of its tables, and list what the user gave of it.
 
-    Inputs that are no streams are tables. Without streams, they are joined as batches.
+    ``tables`` are the inputs that are no streams. Without streams, they are joined as batches.
     """
     problems: list[ThetastreamError] = []
-    tables = [alias for alias, frame in frames.items() if not frame.isStreaming]
     if not tables and "table_cache" in given.of_user:
         what = "table_cache bounds the copies of tables, and no input is a batch DataFrame"
         problems.append(QueryError("BAD_VALUE", f"{what}; leave it out"))
@@ -49,17 +47,17 @@ def fit_to_tables(
         what = "th.Replicated() looks tuples up in a table, and no input is a batch DataFrame"
         problems.append(QueryError("MIXED_INPUTS", f"{what}; leave model out"))
     lookup_partitions = None
-    if isinstance(model, Replicated) or len(tables) == len(frames) - 1:
+    if isinstance(model, Replicated) or len(tables) == len(aliases) - 1:
         lookup_partitions = count_lookup_partitions(model)
     if isinstance(model, Replicated) or lookup_partitions is not None:
         model = None
-    if 0 < len(tables) < len(frames):
-        asked, found = _fit_streams_with_tables(list(frames), tables, within, model, given)
+    if 0 < len(tables) < len(aliases):
+        asked, found = _fit_streams_with_tables(aliases, tables, within, model, given)
         asked = asked._replace(
             tables=frozenset(tables), lookup_partitions=lookup_partitions, keeps_spark_join=model == SPARK
         )
         return asked, [*problems, *found]
-    if model == SPARK and len(frames) == len(tables) == 2:
+    if model == SPARK and len(aliases) == len(tables) == 2:
         return TableFit(within, None, given, keeps_spark_join=True), problems
     return TableFit(within, model, given, lookup_partitions=lookup_partitions), problems
 

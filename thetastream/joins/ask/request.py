@@ -26,7 +26,7 @@ from thetastream.joins.ask.model import read_model
 from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.joins.ask.settings import find_unknown_aliases, read_result_time, read_run
 from thetastream.joins.ask.shown import list_needed, read_shown
-from thetastream.joins.ask.streams import read_streams
+from thetastream.joins.ask.streams import list_tables, read_streams
 from thetastream.joins.ask.validity import find_valid_from, write_validity
 from thetastream.joins.ask.window import read_window
 from thetastream.models.base import Model
@@ -86,13 +86,14 @@ def read_request(
     # 1. Read the kind of the join and the options, and leave out what tables cannot have.
     kind, problems = read_how(how), _Problems()
     read_given = problems.keep(read_options(options, read_settings(spark, SESSION_PREFIX), door))
-    asked = problems.keep(fit_to_tables(frames, within, model, read_given))
+    tables = list_tables(frames)
+    asked = problems.keep(fit_to_tables(list(frames), tables, within, model, read_given))
     within, given, chosen = asked.within, asked.given, asked.given.values
     # 2. Read the inputs and the condition.
     shown = problems.keep(read_shown(chosen.get("columns"), frames, kind))
     needed = {**(columns or {}), **list_needed(shown, on, kind, list(frames))}
     needs_time = within is not None or chosen.get("order") is not None
-    read = read_streams(frames, needs_time, chosen.get("event_time"), needed)
+    read = read_streams(frames, tables, needs_time, chosen.get("event_time"), needed)
     timeless = asked.tables | {alias for alias in frames if find_valid_from(frames[alias]) is not None}
     streams = tuple(
         replace(stream, event_time=None) if stream.alias in timeless else stream for stream in read.streams

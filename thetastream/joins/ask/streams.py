@@ -165,16 +165,23 @@ class ReadStreams(NamedTuple):
     problems: list[ThetastreamError]
 
 
+def list_tables(frames: Mapping[str, DataFrame]) -> list[str]:
+    """List the inputs that are no streams. Spark is asked for each of them."""
+    return [alias for alias, frame in frames.items() if not frame.isStreaming]
+
+
 def read_streams(
     streams: Mapping[str, DataFrame],
+    tables: Collection[str],
     needs_time: bool,
     event_time: str | Mapping[str, str] | None,
     columns: Mapping[str, Collection[str] | None],
 ) -> ReadStreams:
     """Read every stream: its columns and their types, its event time, and how its columns are sent.
 
-    ``columns`` gives, by alias and in lower case, the columns that are sent to the units. Columns that may be
-    the event time are sent too. All columns of an alias without an entry are sent.
+    ``tables`` are the inputs that ``list_tables`` lists. ``columns`` gives, by alias and in lower case, the
+    columns that are sent to the units. Columns that may be the event time are sent too. All columns of an
+    alias without an entry are sent.
     """
     spark = next(iter(streams.values())).sparkSession
     changes, versions, schemas = {}, {}, {}
@@ -199,7 +206,7 @@ def read_streams(
         stream = Stream(
             alias,
             types,
-            is_streaming=frame.isStreaming,
+            is_streaming=alias not in tables,
             change_type=changes[alias],
             versions=versions[alias],
         )

@@ -35,7 +35,7 @@ from thetastream.families.options import GroupOptions
 from thetastream.families.request import JoinRequest, find_how_problems
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.request import read_how, read_request
-from thetastream.joins.ask.streams import read_streams
+from thetastream.joins.ask.streams import list_tables, read_streams
 from thetastream.joins.ask.window import read_window
 from thetastream.joins.joined import Joined, build_rows
 from thetastream.lowering.domains import quote
@@ -133,19 +133,19 @@ def plan_nested(
     # 1. Read the streams and their windows.
     problems: list[ThetastreamError] = []
     kind = next(join.kind for join in joins if not join.kind.is_inner)
-    first, *others = frames.values()
-    is_one_stream = first.isStreaming and not any(frame.isStreaming for frame in others)
+    tables = list_tables(frames)
+    is_one_stream = tables == list(frames)[1:]
     if is_one_stream and within is not None:
         what = f"WITHIN needs two streams, but only {next(iter(frames))} is one: tables have no window"
         problems.append(QueryError("MIXED_INPUTS", f"{what}; leave it out"))
-    elif len({frame.isStreaming for frame in frames.values()}) > 1 and not is_one_stream:
-        *_, table = (alias for alias, frame in frames.items() if not frame.isStreaming)
+    elif 0 < len(tables) < len(frames) and not is_one_stream:
+        table = tables[-1]
         hint = f"put the other joins into a subquery: FROM (SELECT ...) AS q LEFT JOIN {table} ON ..."
         problems += find_how_problems(kind, f"a row of joins with the table {table!r}", hint)
     if is_counted(within):
         problems += find_how_problems(kind, "a count window", "use a window of event time")
     raise_problems(problems)
-    read = read_streams(frames, within is not None, options.get("event_time"), columns)
+    read = read_streams(frames, tables, within is not None, options.get("event_time"), columns)
     spans_us, found = read_window(within, read.streams, read.catalyst)
     raise_problems([*read.problems, *found])
     streams = tuple(stream.narrowed for stream in read.streams)
