@@ -255,14 +255,13 @@ def _follow_upserts(
             what = f"key names {name!r}, whose texts may be equal by their collation and be other texts"
             raise QueryError("UNSUPPORTED_TYPE", f"{what}; cast it to STRING, or name lower(...) of it")
     _check_deleted(source, deleted)
-    tables = list_tables({_ALIAS: df})
-    read = read_streams({_ALIAS: df}, tables, False, None, {})
+    read = read_streams({_ALIAS: df}, list_tables({_ALIAS: df}), False, None, {})
     raise_problems(read.problems)
     (stream,) = read.streams
     # 2. Build the units.
     spark = df.sparkSession
     flow = Upserts(stream, keys, sequence, deleted).flow(count_partitions(spark))
-    if not tables:
+    if stream.is_streaming:
         raise_problems(SparkSessionChecks(spark).find_problems(flow.stages[0].spec.n_units))
     changed = build(flow, [source], RunContext())
     # 3. The event time is that of the stream, with the marks of its watermark.

@@ -61,9 +61,10 @@ def build_exchange(
     coordination : Coordination, optional
         What routers and units agree on while the query runs.
     """
+    is_streaming = messages is not None
     readings = find_readings(sides, streams, coordination.punctuations is not None)
     parts = [
-        _route_stream(fitted, number, plan, stream, messages is not None, coordination, reading)
+        _route_stream(fitted, number, plan, stream, is_streaming, coordination, reading)
         for number, (plan, stream, reading) in enumerate(zip(sides, streams, readings, strict=True))
     ]
     if messages is not None:
