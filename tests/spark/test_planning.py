@@ -1,13 +1,18 @@
 """Planning: all plans have one protocol, nothing is planned twice, DataFrames are built only on request."""
 
+import threading
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from py4j.java_gateway import GatewayClient
+from py4j.protocol import MEMORY_COMMAND_NAME
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
+from tests.support.connect_session import CONDITION, WITHIN, read_streams
 from thetastream.families.pairs import plan as two_streams
 from thetastream.joins import joined as joins
 from thetastream.joins.compose.pipeline import Pipeline
@@ -43,6 +48,8 @@ def two(streams: dict[str, DataFrame]) -> dict[str, DataFrame]:
 
 
 ON = "a.id = b.id AND b.id = c.id"
+MOST_CALLS = 250
+"""Calls to the JVM for the plan of a join of two streams."""
 
 
 def plans(streams: dict[str, DataFrame]) -> dict[str, th.Plan]:
@@ -102,6 +109,29 @@ def test_the_schema_of_a_step_is_known_before_it_is_built(
             ]
             assert "result_time" in planned.names
             joined = joined.left
+
+
+def test_a_plan_takes_few_calls_to_the_jvm(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call is a round trip. Calls that release objects of the JVM are not counted."""
+    for alias in "ab":
+        (tmp_path / alias).mkdir()
+    streams = read_streams(spark, tmp_path)
+    calls: list[str] = []
+    send = GatewayClient.send_command
+
+    def count(client: GatewayClient, command: str, *rest: Any, **options: Any) -> Any:
+        if not command.startswith(MEMORY_COMMAND_NAME) and threading.current_thread() is here:
+            calls.append(command)
+        return send(client, command, *rest, **options)
+
+    here = threading.current_thread()
+    monkeypatch.setattr(GatewayClient, "send_command", count)
+    for _ in range(2):  # The first plan of a session reads what later ones know.
+        calls.clear()
+        th.join(streams, CONDITION, WITHIN)
+    assert 100 < len(calls) <= MOST_CALLS
 
 
 # Once

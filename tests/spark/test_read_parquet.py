@@ -80,32 +80,49 @@ def is_read_by_units(pairs: DataFrame, alias: str) -> bool:
     return any(line.startswith(f"MapInArrow read_and_route_{alias}_") for line in list_plan_lines(pairs))
 
 
-@pytest.mark.parametrize(
-    ("on", "options", "fused"),
-    [
-        (BAND, {}, "rs"),
-        ("r.t = s.t AND r.x < s.x AND s.x < r.x + 300", {}, "rs"),
-        (BAND, {"how": "left"}, "s"),  # A tuple of r is a result without a partner too.
-        (f"{BAND} AND r.id % 2 = 0", {}, "s"),
-        (f"{BAND} AND r.x > 300 AND 1900 >= r.x AND s.t IN ('a', 'bcd')", {}, "rs"),
-        (f"{BAND} AND r.x > 300 AND s.x BETWEEN 100 AND 1700", {"how": "left"}, "s"),
-        (BAND, {"model": th.Matrix(2, 2)}, "rs"),
-        (BAND, {"model": th.Biclique(2), "max_units": 4}, "rs"),
-        (BAND, {"order": "outer", "model": th.Split(2)}, "rs"),
-        (BAND, {"how": th.Nearest(1, by="abs(r.x - s.x)")}, ""),  # Spark computes the rank.
-    ],
-)
-def test_results_and_counters_are_those_of_sparks_reader(
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("r.t = s.t AND r.x < s.x AND s.x < r.x + 300", {}, "rs"),
+    (BAND, {}, "rs"),
+    (BAND, {"how": "left"}, "s"),  # A tuple of r is a result without a partner too.
+    (f"{BAND} AND r.x > 300 AND s.x BETWEEN 100 AND 1700", {"how": "left"}, "s"),
+    (f"{BAND} AND r.id % 2 = 0", {}, "s"),
+    (f"{BAND} AND r.x > 300 AND 1900 >= r.x AND s.t IN ('a', 'bcd')", {}, "rs"),
+    (BAND, {"model": th.Biclique(2), "max_units": 4}, "rs"),
+    (BAND, {"model": th.Matrix(2, 2)}, "rs"),
+    (BAND, {"order": "outer", "model": th.Split(2)}, "rs"),
+    (BAND, {"how": th.Nearest(1, by="abs(r.x - s.x)")}, ""),  # Spark computes the rank.
+]
+"""A condition, options of the join, and the streams that units read themselves."""
+
+
+def join_both(streams: dict[str, DataFrame], on: str, options: dict[str, Any], folder: Path) -> DataFrame:
+    mailbox = {"mailbox": str(folder)} if "max_units" in options else {}
+    return th.join(streams, on, "3 seconds", **options, **mailbox)
+
+
+@pytest.mark.parametrize(("on", "options", "fused"), CASES)
+def test_units_read_the_streams_of_which_they_need_no_more(
     spark: SparkSession, tmp_path: Path, on: str, options: dict[str, Any], fused: str
+) -> None:
+    for alias in "rs":
+        write_epochs(tmp_path / alias, range(1), 0)
+    for by_arrow in (True, False):
+        streams = read_both(spark, tmp_path, by_arrow)
+        pairs = join_both(streams, on, options, tmp_path / f"mailbox-{by_arrow}")
+        assert [a for a in "rs" if is_read_by_units(pairs, a)] == ([*fused] if by_arrow else [])
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("on", "options"), [(on, options) for on, options, _ in CASES])
+def test_results_and_counters_are_those_of_sparks_reader(
+    spark: SparkSession, tmp_path: Path, on: str, options: dict[str, Any]
 ) -> None:
     for seed, alias in enumerate("rs"):
         write_epochs(tmp_path / alias, range(6), seed)
     outcomes = []
     for by_arrow in (True, False):
         streams = read_both(spark, tmp_path, by_arrow)
-        more = {"mailbox": str(tmp_path / f"mailbox-{by_arrow}")} if "max_units" in options else {}
-        pairs = th.join(streams, on, "3 seconds", **options, **more)
-        assert [a for a in "rs" if is_read_by_units(pairs, a)] == ([*fused] if by_arrow else [])
+        pairs = join_both(streams, on, options, tmp_path / f"mailbox-{by_arrow}")
         results = tmp_path / f"results-{by_arrow}"
         query = run(pairs, tmp_path / f"checkpoint-{by_arrow}", results)
         outcomes.append((collect(spark, results), list_counters(query)))

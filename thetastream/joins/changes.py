@@ -263,7 +263,7 @@ def _follow_upserts(
     flow = Upserts(stream, keys, sequence, deleted).flow(count_partitions(spark))
     if stream.is_streaming:
         raise_problems(SparkSessionChecks(spark).find_problems(flow.stages[0].spec.n_units))
-    changed = build(flow, [source], RunContext())
+    changed = build(flow, [source], RunContext() if stream.is_streaming else None)
     # 3. The event time is that of the stream, with the marks of its watermark.
     if stream.event_time is not None:
         marks = dict(df.schema[stream.event_time].metadata or {})

@@ -159,7 +159,9 @@ class UnitsJoin:
 
     def _build(self, flow: Flow, staging: Staging | None = None) -> DataFrame:
         streams = [given.dataframe() for given in self.given]
-        return build(flow, streams, self.planned.run, staging, self.punctuations)
+        is_streaming = any(stream.is_streaming for stream in self.inputs)
+        run = self.planned.run if is_streaming else None
+        return build(flow, streams, run, staging, self.punctuations)
 
     @property
     def final_inputs(self) -> tuple[PlannedInput, ...]:

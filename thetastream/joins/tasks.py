@@ -34,7 +34,7 @@ from thetastream.joins.plan import Plan
 from thetastream.models.base import Model, ModelName
 from thetastream.runtime.control.request import Request
 from thetastream.spark.dataflow.stages import identify_query
-from thetastream.spark.session.configure import count_partitions, read_settings
+from thetastream.spark.session.configure import count_partitions, read_meaning, read_settings
 
 OWN_OPTIONS = ("index", "archive_period")
 """The options that each task of ``th.join_many`` may have of its own."""
@@ -201,7 +201,7 @@ class JoinTasks(Mapping[str, DataFrame]):
     def _control(self, query: Any) -> ControlHandle:
         """Make a handle on the join of these tasks in a query."""
         spark = next(iter(self._asked.frames.values())).sparkSession
-        return control(query, digest(identify_query(self._shared.flow(), spark)))
+        return control(query, digest(identify_query(self._shared.flow(), read_meaning(spark))))
 
     def explain(self) -> str:
         """Return what all tasks share, and the plan of each task, as text."""

@@ -47,6 +47,8 @@ from thetastream.spark.dataflow.stages import (
 from thetastream.spark.event_time import count_watermarks
 from thetastream.spark.observe import metrics
 from thetastream.spark.observe.listener import watch_queries
+from thetastream.spark.session.configure import read_meaning
+from thetastream.spark.session.zones import TIME_ZONE
 from thetastream.spark.sinks.store import ParquetSink
 from thetastream.spark.sources import register_source
 from thetastream.spark.sources.control import read_control
@@ -59,7 +61,7 @@ from thetastream.spark.task_properties import read_task
 def build(
     flow: Flow,
     streams: Sequence[DataFrame],
-    run: RunContext,
+    run: RunContext | None,
     staging: Staging | None = None,
     punctuations: Punctuations | None = None,
 ) -> DataFrame:
@@ -70,8 +72,8 @@ def build(
     flow : Flow
     streams : sequence of DataFrame
         The inputs in the order of ``flow.sides``, all streaming or all batch.
-    run : RunContext
-        The settings of the query. Only queries over streams use them.
+    run : RunContext or None
+        The settings of a query over streams, or None if the inputs are batch.
     staging : Staging, optional
         What units stage in a store themselves. The result then has one row for each unit that has staged
         results. Such a join is streaming, and has neither an order nor residual filters.
@@ -83,11 +85,10 @@ def build(
     QueryError
         CANNOT_SCALE if units of this engine cannot change.
     """
+    results = _batch(flow, streams) if run is None else _stream(flow, streams, run, staging, punctuations)
     if staging is not None:
-        return _stream(flow, streams, run, staging, punctuations)
+        return results
     first, *later = flow.stages
-    is_streaming = any(stream.isStreaming for stream in streams)
-    results = _stream(flow, streams, run, None, punctuations) if is_streaming else _batch(flow, streams)
     results = restore(results, first.output)
     for stage in later:
         results = restore(decide(stage, results, flow, run), stage.output)
@@ -103,10 +104,11 @@ def _stream(
 ) -> DataFrame:
     """Run the units of the first stage on streams; return the columns that leave them."""
     spark = streams[0].sparkSession
+    meaning = read_meaning(spark)
+    query, zone = identify_query(flow, meaning), meaning[TIME_ZONE]
     columns = parse_columns(flow.stages[0].output.columns)
-    stage, rules = _tell_columns(flow.stages[0], columns, spark), flow.rules
+    stage, rules = _tell_columns(flow.stages[0], columns, zone), flow.rules
     spec = stage.spec
-    query = identify_query(flow, spark)
     if rules is not None and spec.scaling_obstacle is not None:
         raise QueryError(
             "CANNOT_SCALE",
@@ -143,26 +145,24 @@ def _stream(
     # 3. Report the counters.
     plan = metrics.describe_plan(flow, query)
     if staging is not None:
-        zone = spark.conf.get("spark.sql.session.timeZone")
         emitted = StructType([columns[name] for name in staging.columns])
         block = to_arrow_schema(emitted, timezone=zone)
         emit = partial(StagingEmitter, block=block, staging=staging)
-        staged = run_units(rows, STAGED_COLUMNS, emit, spec.has_event_time, epoch_of)
+        staged = run_units(rows, STAGED_COLUMNS, emit, spec.has_event_time, epoch_of, zone)
         return metrics.observe(staged, digest(query), plan)
     if stage.order is None:
-        results = run_units(rows, columns, FrameEmitter, spec.has_event_time, epoch_of)
+        results = run_units(rows, columns, FrameEmitter, spec.has_event_time, epoch_of, zone)
     else:
         # Ordered results cross a second exchange, as blocks.
-        results = run_units(rows, columns, BlockEmitter, spec.has_event_time, epoch_of)
+        results = run_units(rows, columns, BlockEmitter, spec.has_event_time, epoch_of, zone)
         results = gather_in_order(results, add_counters(columns), stage.order)
     return metrics.observe(results, digest(query), plan)
 
 
-def _tell_columns(stage: UnitStage, columns: StructType, spark: SparkSession) -> UnitStage:
+def _tell_columns(stage: UnitStage, columns: StructType, zone: str) -> UnitStage:
     """Return the stage whose units know the types of results, if they add punctuations to them."""
     if stage.order is None or not stage.order.is_punctuated:
         return stage
-    zone = spark.conf.get("spark.sql.session.timeZone")
     return stage.with_change(partial(tell_columns, to_arrow_schema(columns, timezone=zone)))
 
 
@@ -234,9 +234,9 @@ def _describe_late(flow: Flow, streams: Sequence[DataFrame], folder: str, name: 
 
 def _batch(flow: Flow, streams: Sequence[DataFrame]) -> DataFrame:
     """Run the units of the first stage on batch DataFrames; return the columns that leave them."""
-    spark = streams[0].sparkSession
+    zone = str(streams[0].sparkSession.conf.get(TIME_ZONE))
     columns = parse_columns(flow.stages[0].output.columns)
-    stage = _tell_columns(flow.stages[0], columns, spark)
+    stage = _tell_columns(flow.stages[0], columns, zone)
     rows = build_exchange(FittedSpec(stage.spec), flow.sides, streams, None)
-    results = run_batch_units(rows, stage.spec, columns)
+    results = run_batch_units(rows, stage.spec, columns, zone)
     return results if stage.order is None else gather_in_order(results, columns, stage.order)

@@ -35,6 +35,7 @@ def run_units(
     emitter_of: Callable[[pa.Schema], Emitter],
     has_watermark: bool,
     epoch_of: Callable[[Emitter], UnitEpoch],
+    zone: str,
 ) -> DataFrame:
     """Run the units on their rows; return ``columns`` and counters, packed in blocks if the emitter does so.
 
@@ -50,12 +51,14 @@ def run_units(
         Whether units use Spark's watermark.
     epoch_of : callable
         Makes the ``UnitEpoch`` that is sent to the workers, for a given emitter.
+    zone : str
+        The time zone of the session.
     """
     schema = add_counters(columns)
-    zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
     arrow = to_arrow_schema(schema, timezone=zone)
     emitter = emitter_of(arrow)
-    return rows.groupBy(UNIT).transformWithStateInPandas(
+    # A name would take two calls to the JVM more.
+    return rows.groupBy(rows[UNIT]).transformWithStateInPandas(
         JoinProcessor(epoch_of(emitter)),
         StructType([StructField(BLOCK, BinaryType())]) if emitter.is_packing else schema,
         "Append",
@@ -63,9 +66,8 @@ def run_units(
     )
 
 
-def run_batch_units(rows: DataFrame, spec: EngineSpec, columns: StructType) -> DataFrame:
+def run_batch_units(rows: DataFrame, spec: EngineSpec, columns: StructType, zone: str) -> DataFrame:
     """Run the units on the rows of batch DataFrames, which are one epoch; return ``columns``."""
-    zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
     step = _make_batch_step(spec, to_arrow_schema(columns, timezone=zone))
     return run_step(rows.repartition(F.col(UNIT)), step, columns, "run units")
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
 from thetastream.core.blocks import cut, gather
@@ -49,6 +49,7 @@ from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.operator import run_batch_units, run_units
 from thetastream.spark.observe import metrics
 from thetastream.spark.session.configure import read_meaning
+from thetastream.spark.session.zones import TIME_ZONE
 from thetastream.spark.task_properties import read_task
 
 if TYPE_CHECKING:
@@ -93,30 +94,31 @@ def restore(results: DataFrame, output: Output) -> DataFrame:
     return restored.where(" AND ".join(f"({conjunct}\n)" for conjunct in output.residual))
 
 
-def identify_query(flow: Flow, spark: SparkSession) -> Identity:
+def identify_query(flow: Flow, meaning: dict[str, str]) -> Identity:
     """Return the identity of a query: that of its join, and what the session's settings mean for it."""
-    return {**flow.identity, **identify_settings(read_meaning(spark))}
+    return {**flow.identity, **identify_settings(meaning)}
 
 
-def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext) -> DataFrame:
+def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext | None) -> DataFrame:
     """Run the second units; return the columns that leave them.
 
-    ``candidates`` are the rows of the first units that the residual has left.
+    ``candidates`` are the rows of the first units that the residual has left. ``run`` is None for batch.
     """
+    meaning = read_meaning(candidates.sparkSession)
+    zone = meaning[TIME_ZONE]
     columns = parse_columns(stage.output.columns)
     fitted = FittedSpec(stage.spec, stage.choice)
-    is_streaming = candidates.isStreaming
-    rows = route_rows(fitted, ROWS, candidates.select(f"{quote(CANDIDATE)}.*"), "pairs", is_streaming)
-    if not is_streaming:
-        return run_batch_units(rows, stage.spec, columns)
+    rows = route_rows(fitted, ROWS, candidates.select(f"{quote(CANDIDATE)}.*"), "pairs", run is not None)
+    if run is None:
+        return run_batch_units(rows, stage.spec, columns, zone)
     own = {UNITS: Part("second", "the second units")}
-    query = {**identify_query(flow, candidates.sparkSession), **own}
+    query = {**identify_query(flow, meaning), **own}
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
         # The first units report about the streams.
         return UnitEpoch(fitted, query, emitter, RunContext(cache_folder=run.cache_folder), read_task)
 
-    results = run_units(rows, columns, FrameEmitter, stage.spec.has_event_time, epoch_of)
+    results = run_units(rows, columns, FrameEmitter, stage.spec.has_event_time, epoch_of, zone)
     plan = metrics.describe_plan(flow, query)
     plan["words"] |= {UNITS: query[UNITS].words}
     return metrics.observe(results, digest(query), plan)
