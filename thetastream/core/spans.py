@@ -256,12 +256,17 @@ def read_delay(value: Any, name: str) -> str:
     '300000000 microseconds'
     """
     if not is_delay(value):
-        hint = hint_unit(value) or '; write it as in "10 seconds"'
-        raise QueryError("INVALID_DURATION", f"{name} ({describe_given(value)}) is no span of time{hint}")
+        raise make_span_error(name, value)
     span = read_span(value)
     if span is not None and span < timedelta():
         raise make_negative_error(name, value)
     return write_delay(value)
+
+
+def make_span_error(name: str, value: object) -> QueryError:
+    """Make the error of a value that is no span of time. ``name`` is what the user calls it."""
+    hint = hint_unit(value) or '; write it as in "10 seconds"'
+    return QueryError("INVALID_DURATION", f"{name} ({describe_given(value)}) is no span of time{hint}")
 
 
 def make_negative_error(name: str, value: object) -> QueryError:

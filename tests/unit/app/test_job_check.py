@@ -119,10 +119,10 @@ def test_spans_of_time(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ('trigger = "1 secnd"', 'trigger = "often"', 'is no span of time; write it as in "1 day'),
+        ('trigger = "1 secnd"', 'trigger = "often"', 'is no span of time; write it as in "10 seconds"'),
         ('trigger = "1 secnd"', 'trigger = "60"', 'no unit, so write "60 seconds"'),
         ('trigger = "1 secnd"', 'trigger = "once"', '"available now" reads what is there and ends'),
-        ('delay = "10 seconds"', 'delay = "soon"', 'is no span of time; write it as in "1 day 2 hours"'),
+        ('delay = "10 seconds"', 'delay = "soon"', 'is no span of time; write it as in "10 seconds"'),
         ("WITHIN 1 minute", "AND WITHIN 1 minute", "nothing follows 'AND'"),
         ("WITHIN 1 minute", "OR WITHIN c 5 m, b 5 m", "nothing follows 'OR'"),
         ("WITHIN", "AND b.price > (SELECT max(price) FROM c) WITHIN", "join it, at line"),

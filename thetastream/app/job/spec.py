@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from thetastream.app.job.rechoosing import Rechoosing
-from thetastream.core.arguments import hint_unit
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.shed import Shed
-from thetastream.core.spans import make_negative_error, parse_duration
+from thetastream.core.spans import make_negative_error, make_span_error, parse_duration
 from thetastream.families.options import Options, StatementOptions, TaskOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
@@ -413,7 +412,7 @@ def find_span_problems(span: object, what: str, *, may_be_interval: bool = True)
     INTERVAL, if there may be one.
 
     >>> print(*find_span_problems("10 secnds", "delay"))
-    [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "1 day 2 hours" or "90s"
+    [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "10 seconds"
     >>> print(*find_span_problems("60", "trigger"))
     [INVALID_DURATION] trigger ('60') is no span of time; a number has no unit, so write "60 seconds"
     >>> print(*find_span_problems("-5m", "delay"))
@@ -427,8 +426,7 @@ def find_span_problems(span: object, what: str, *, may_be_interval: bool = True)
     if parsed is not None and parsed < timedelta():
         yield make_negative_error(what, span)
     elif parsed is None and not (may_be_interval and span.casefold().lstrip().startswith("interval")):
-        hint = hint_unit(span) or '; write it as in "1 day 2 hours" or "90s"'
-        yield QueryError("INVALID_DURATION", f"{what} ({span!r}) is no span of time{hint}")
+        yield make_span_error(what, span)
 
 
 def find_zone_problems(settings: Mapping[str, Any]) -> Iterator[QueryError]:
