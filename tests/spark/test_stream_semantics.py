@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 import thetastream as th
 from tests.support.streams import Outcome, outcome, replay
 from tests.support.truth import ZONE, configured, differences, made, split, table, tagged, truths
-from thetastream.index import REGISTRY
+from thetastream.core.condition import TIME
+from thetastream.index import REGISTRY, Indexable
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
@@ -130,7 +131,10 @@ def test_windows_on_streams(spark: SparkSession, tmp_path: Path) -> None:
 def test_index_shapes_agree_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     on = "a.k = b.k AND abs(a.v - b.v) <= 3 AND a.v BETWEEN b.v - 2 AND b.v + 4"
     text = f"{on} AND {window('-10 MINUTES', '10 MINUTES')}"
-    shapes = [shape for shape in REGISTRY if shape != "intervals"]  # which answers another kind of condition
+    timed = (TIME,)
+    offer = Indexable(equalities=(0,), bands=(0, 1), comparisons=(0, 1), window=timed, window_bands=timed)
+    shapes = [name for name, shape in REGISTRY.items() if shape.fit(offer, is_asked=True) is not None]
+    assert {"hash", "sorted", "grid", "scan"} <= {*shapes}
     joins = [
         Timed(on, "10 minutes", text, {"index": shape, "model": th.Biclique((1, n))})
         for n, shape in enumerate(shapes, 1)
