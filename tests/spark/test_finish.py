@@ -115,8 +115,15 @@ def join_residual(a: DataFrame, b: DataFrame) -> DataFrame:
     ).selectExpr("a.id")
 
 
+def join_nearest(a: DataFrame, b: DataFrame) -> DataFrame:
+    """The nearest partner of each row, which is earlier by a gap, or the row alone."""
+    on = "a.x = b.x AND b.id % 4 > 1 AND b.ts <= a.ts - INTERVAL 3 SECONDS"
+    nearest = th.Nearest(1, by="a.id - b.id", keep_unmatched=True)
+    return th.join({"a": a, "b": b}, on=on, within="4 seconds", how=nearest).selectExpr("a.id", "b.id AS b")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [group_nearest, join_twice, join_residual])
+@pytest.mark.parametrize("build", [group_nearest, join_twice, join_residual, join_nearest])
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_all_that_is_behind_a_join_ends_too(
     build: Build, is_killed: bool, spark: SparkSession, tmp_path: Path

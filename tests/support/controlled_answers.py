@@ -185,6 +185,8 @@ class AnswersSchedule:
     kind: str
     epochs: int = EPOCHS
     has_residual: bool = False
+    ends: bool = False
+    """Whether the units know at the end that no tuple comes any more, as with ``th.finish``."""
     kept: list[list[oracle.Row]] = field(default_factory=lambda: [[], []])
 
     def run(self) -> Outcome:
@@ -197,9 +199,10 @@ class AnswersSchedule:
         single, finish_single = query.open(Matrix(1, 1))
         assert isinstance(run, CrashingRun)
         schedule, watermark, late_us, number = Schedule(rng, first), None, None, 0
+        run.ends_at_us = single.ends_at_us = END if self.ends else None
         found, expected, beginnings = [], [], set()
-        for epoch in range(self.epochs + 1):
-            is_last = epoch == self.epochs
+        for epoch in range(self.epochs + 2):
+            is_last = epoch >= self.epochs
             watermark = END if is_last else watermark
             if epoch in CHANGES or rng.random() < 0.1:
                 run.put(draw_request(rng, run, how))

@@ -63,6 +63,8 @@ class LocalRun:
     ) -> None:
         self._spec = spec
         self._shedding = shedding
+        self.ends_at_us: int | None = None
+        """The watermark behind which no tuple comes, as that of ``th.finish``."""
         self.began_us = 0
         """When the next epoch begins, in microseconds since 1970."""
         self.load: int | None = None
@@ -99,6 +101,8 @@ class LocalRun:
     ) -> list[Inbox]:
         """Begin an epoch: fill the inbox of each unit with new tuples and messages."""
         self._clock = self._clock.then(watermark_us)
+        if watermark_us is not None and watermark_us == self.ends_at_us:
+            self._clock = self._clock._replace(is_last=True)
         self.load = max(self._loads.values(), default=None)
         inboxes = [Inbox() for _ in self.states]
         for stream, batch in enumerate(batches):

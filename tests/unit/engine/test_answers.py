@@ -120,6 +120,7 @@ def test_windows_in_which_all_partners_are_earlier_or_later(
     case = Case(condition, (data.draw(specs), data.draw(specs)), period, case.epochs)
     passes = drawn_passes(data, case)
     run = make_run(case, how, data.draw(models(how, condition)))
+    run.ends_at_us = data.draw(st.sampled_from([None, END]))
     found = sum(run_epochs(run, case.batch, case, how, passes), Counter())
 
     def matches(a: oracle.Row, b: oracle.Row) -> bool:
@@ -193,6 +194,9 @@ def test_the_nearest_of_the_nested_loop(
 ) -> None:
     if case.condition.window is None:
         return
+    if data.draw(st.booleans()):
+        condition = replace(case.condition, window=data.draw(any_window))
+        case = replace(case, condition=condition, indexes=(data.draw(index_specs(condition)),) * 2)
     has = form != "right", form != "left"
     is_descending, searched = data.draw(st.booleans()), data.draw(st.sampled_from([0, 1, 1 << 20]))
     ranking = Ranking(
@@ -223,6 +227,7 @@ def test_the_nearest_of_the_nested_loop(
     unit = UnitSpec(case.condition, case.indexes, case.archive_period_us)
     spec = NearestSpec(TwoStreamSpec(unit, data.draw(models(how, case.condition))), how, ranking)
     run = LocalRun(spec)
+    run.ends_at_us = data.draw(st.sampled_from([None, END]))
     found: Counter[Answer] = Counter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answers_nearest, "SEARCHED", searched)

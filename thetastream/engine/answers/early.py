@@ -32,7 +32,6 @@ class EarlyUnit(AnsweringUnit):
         self, join: TwoStreamSpec, how: How, slot: int, state: AnswersState, store: SegmentStore
     ) -> None:
         super().__init__(join, how, slot, state, store)
-        self._first_new = {side: found.state.n_numbered for side, found in self._open.items()}
         self._new: dict[Side, list[pa.RecordBatch]] = {side: [] for side in self._open}
         self._changed: dict[Side, list[pa.RecordBatch]] = {side: [] for side in self._open}
 

@@ -89,6 +89,7 @@ class AnsweringUnit(Unit):
         for side in how.preserved:
             undecided = CountedTuples if self._counts_partners(side) else OpenTuples
             self._open[side] = undecided(state.open.get(side) or OpenState(), store)
+        self._first_new = {side: found.state.n_numbered for side, found in self._open.items()}
         self._without_partners: list[tuple[Side, pa.RecordBatch]] = []
 
     def _counts_partners(self, side: Side) -> bool:
@@ -277,29 +278,35 @@ class AnsweringUnit(Unit):
 
     def _take_due(self, side: Side, clock: Clock) -> Iterator[tuple[pa.RecordBatch, Mask]]:
         """Close the tuples whose partners are all known. Yield them, and which of them were open."""
-        interval = self._find_due(side, clock)
-        if interval is not None:
-            for batch in self._indexes[side].find_due(*interval):
-                yield batch, self._open[side].close(read_numbers(batch))
+        until_us = HIGHEST if clock.is_last else self._find_decided_until(side, clock.watermark_us)
+        follows_last = clock.is_last and clock.late_us is not None and clock.late_us == clock.watermark_us
+        if until_us is None or follows_last:
+            return
+        decided_us = self._find_decided_until(side, clock.late_us)
+        # Tuples that are admitted now are after the watermark of the epoch before.
+        after_us = None if decided_us is None or clock.late_us is None else min(decided_us, clock.late_us)
+        for batch, times in self._indexes[side].find_due(after_us, until_us):
+            numbers = read_numbers(batch)
+            if decided_us is not None:
+                is_decided = (times <= decided_us) & (numbers < self._first_new[side])
+                if is_decided.any():
+                    rows = np.flatnonzero(~is_decided)
+                    batch, numbers = batch.take(rows), numbers[rows]
+            yield batch, self._open[side].close(numbers)
+
+    def _find_decided_until(self, side: Side, watermark_us: int | None) -> int | None:
+        """Return the event time up to which all tuples of a side are decided at a watermark, if there is one.
+
+        A tuple with the event time t is decided when the watermark has reached t + lifetime. The lifetime is
+        negative if all partners are earlier by a gap. Then a tuple may be decided when it arrives.
+        """
+        lifetime_us = self._spec.describe_stored(side).lifetime_us
+        return None if watermark_us is None or lifetime_us is None else watermark_us - lifetime_us
 
     def _drop_cancelled(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
         """Forget stored tuples that have cancelled each other."""
         self._open[side].close(read_numbers(batch))
         yield from ()
-
-    def _find_due(self, side: Side, clock: Clock) -> tuple[int | None, int] | None:
-        """Return the interval (after, until] of event times that this epoch decides; None if there is none.
-
-        The epoch before has decided the tuples with t + W at or before its watermark. If W is negative, it
-        has decided its tuples with t at or before its watermark, and later epochs admit no others.
-        """
-        if clock.is_last:
-            return None, HIGHEST
-        lifetime = self._spec.describe_stored(side).lifetime_us
-        if clock.watermark_us is None or lifetime is None:
-            return None
-        after = None if clock.late_us is None else clock.late_us - max(lifetime, 0)
-        return after, clock.watermark_us - lifetime
 
     def _answer_unmatched(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
         """Yield tuples of a preserved stream that have no partner, if these are results."""

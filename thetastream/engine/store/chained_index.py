@@ -303,10 +303,11 @@ class ChainedIndex:
         for meta in self.segments:
             yield meta, self._store.get(meta)
 
-    def find_due(self, after_us: int | None, horizon_us: int) -> Iterator[pa.RecordBatch]:
-        """Yield the payload of the tuples whose event times are in the interval (after, horizon]."""
+    def find_due(self, after_us: int | None, horizon_us: int) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
+        """Yield payload and times of the tuples whose event times are in the interval (after, horizon]."""
         for run, is_due in self._find_due_runs(after_us, horizon_us):
-            yield run.payload if is_due.all() else run.payload.take(np.flatnonzero(is_due))
+            payload = run.payload if is_due.all() else run.payload.take(np.flatnonzero(is_due))
+            yield payload, run.rows[is_due, 0]
 
     def _find_due_runs(
         self, after_us: int | None, horizon_us: int
