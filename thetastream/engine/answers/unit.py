@@ -277,7 +277,10 @@ class AnsweringUnit(Unit):
                 yield from self._answer_unmatched(side, batch)
 
     def _take_due(self, side: Side, clock: Clock) -> Iterator[tuple[pa.RecordBatch, Mask]]:
-        """Close the tuples whose partners are all known. Yield them, and which of them were open."""
+        """Close the tuples that this epoch decides. Yield them, and which of them were open.
+
+        Tuples that earlier epochs decided may still be stored, and are left out.
+        """
         until_us = HIGHEST if clock.is_last else self._find_decided_until(side, clock.watermark_us)
         follows_last = clock.is_last and clock.late_us is not None and clock.late_us == clock.watermark_us
         if until_us is None or follows_last:
