@@ -384,13 +384,14 @@ def test_the_nearest_by_a_measure_among_equal_texts() -> None:
 WINDOW = 100
 
 
-def make_equality(model: Model, how: How) -> AnswersSpec:
+def make_equality(model: Model, window: tuple[int, int] = (-WINDOW, WINDOW)) -> TwoStreamSpec:
+    """Join equal keys; the time of the left tuple minus that of the right one is in the window."""
     time = Key("t", Domain.INT)
     sides = tuple(SideSpec(alias, ("id", "t"), keys=(Key("k", Domain.INT),), time=time) for alias in "ab")
-    window = Dimension(Side.LEFT, TIME, Bound(TIME, -WINDOW), Bound(TIME, WINDOW))
-    condition = Condition((sides[0], sides[1]), (Equality(0, 0),), (), window)
+    bounds = Dimension(Side.LEFT, TIME, *(Bound(TIME, delta) for delta in window))
+    condition = Condition((sides[0], sides[1]), (Equality(0, 0),), (), bounds)
     index = IndexSpec(Hash(), (0,))
-    return AnswersSpec(TwoStreamSpec(UnitSpec(condition, (index, index), 10), model), how)
+    return TwoStreamSpec(UnitSpec(condition, (index, index), 10), model)
 
 
 @pytest.mark.sampled(3)
@@ -399,7 +400,7 @@ def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest
     """200 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(open_tuples, "PAGE", 64)
     how = HOWS[name]
-    run = LocalRun(make_equality(Matrix(1, 1), how))
+    run = LocalRun(AnswersSpec(make_equality(Matrix(1, 1)), how))
     rng = np.random.default_rng(3)
     sizes = []
     for epoch in range(200):
@@ -421,6 +422,52 @@ def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest
         sizes.append((counters.held, pages, counters.undecided, len(run._stores[0]._blocks)))
     early, late = np.array(sizes[20:60]).max(axis=0), np.array(sizes[-40:]).max(axis=0)
     assert (late <= 1.5 * early + 2).all()
+
+
+class RunOfTimes:
+    """A run of left tuples without partners, which are known by their times, until the input ends."""
+
+    def __init__(self, name: str, window: tuple[int, int]) -> None:
+        join, how = make_equality(Matrix(1, 1), window), HOWS.get(name)
+        spec: AnswersSpec
+        if how is None:
+            nearest_or_alone = find_nearest(Nearest(1, "unread", keep_unmatched=True))
+            spec = NearestSpec(join, nearest_or_alone, Ranking(1, Domain.INT, True, True))
+        else:
+            spec = AnswersSpec(join, how)
+        self._run = LocalRun(spec)
+        self._run.ends_at_us = END
+
+    def epoch(self, times: list[int], watermark: int) -> list[int]:
+        """Run an epoch; return the times of the tuples that it answers."""
+        columns = {"id": times, "t": times, "k": [1] * len(times), RANKED: times}
+        left = pa.RecordBatch.from_pydict(columns) if times else None
+        pieces = self._run.epoch([left, None], watermark)
+        return sorted(time for columns in pieces for time in columns[0].to_pylist())
+
+
+ALONE = pytest.mark.parametrize("name", ["left", "anti", "nearest"])
+
+
+@ALONE
+def test_a_tuple_that_is_decided_when_it_arrives_is_answered_once(name: str) -> None:
+    """All partners are earlier by 3 to 8, so the watermark 10 decides the tuples until 13, before they come."""
+    run = RunOfTimes(name, (3, 8))
+    assert run.epoch([], 10) == []
+    assert run.epoch([10, 11, 13, 14, 20], 10) == [11, 13]
+    assert run.epoch([12, 13], 10) == [12, 13]
+    assert run.epoch([], 11) == [14]
+    assert run.epoch([], END) == [20]
+    assert run.epoch([], END) == []
+
+
+@ALONE
+def test_a_tuple_that_only_the_end_of_the_input_decides_is_answered_once(name: str) -> None:
+    """Spark may run another epoch behind the end, whose watermark does not reach END - 1 + 8 either."""
+    run = RunOfTimes(name, (-8, 8))
+    assert run.epoch([END - 1], 10) == []
+    assert run.epoch([], END) == [END - 1]
+    assert run.epoch([], END) == []
 
 
 def test_semi_forgets_matched_tuples_of_a_full_history(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,7 @@ class AnsweringUnit(Unit):
             undecided = CountedTuples if self._counts_partners(side) else OpenTuples
             self._open[side] = undecided(state.open.get(side) or OpenState(), store)
         self._first_new = {side: found.state.n_numbered for side, found in self._open.items()}
+        """The first number of this epoch's tuples, by side."""
         self._without_partners: list[tuple[Side, pa.RecordBatch]] = []
 
     def _counts_partners(self, side: Side) -> bool:
@@ -282,8 +283,9 @@ class AnsweringUnit(Unit):
         Tuples that earlier epochs decided may still be stored, and are left out.
         """
         until_us = HIGHEST if clock.is_last else self._find_decided_until(side, clock.watermark_us)
-        follows_last = clock.is_last and clock.late_us is not None and clock.late_us == clock.watermark_us
-        if until_us is None or follows_last:
+        # The watermark of the end does not rise, so an equal one means that the epoch before was the last.
+        has_ended_before = clock.is_last and clock.late_us is not None and clock.late_us == clock.watermark_us
+        if until_us is None or has_ended_before:
             return
         decided_us = self._find_decided_until(side, clock.late_us)
         # Tuples that are admitted now are after the watermark of the epoch before.
