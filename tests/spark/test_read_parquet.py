@@ -101,7 +101,7 @@ def join_both(streams: dict[str, DataFrame], on: str, options: dict[str, Any], f
 
 
 @pytest.mark.parametrize(("on", "options", "fused"), CASES)
-def test_units_read_the_streams_of_which_they_need_no_more(
+def test_units_read_plain_streams_themselves(
     spark: SparkSession, tmp_path: Path, on: str, options: dict[str, Any], fused: str
 ) -> None:
     for alias in "rs":

@@ -230,8 +230,8 @@ class SparkEpochs:
             route = make_routing_step(
                 self.fitted,
                 stream,
-                True,
                 Coordination(self.shed, self.access),
+                is_streaming=True,
                 spreads_equal=True,
                 read_task=read_task,
             )

@@ -263,9 +263,12 @@ def read_delay(value: Any, name: str) -> str:
     return write_delay(value)
 
 
-def make_span_error(name: str, value: object) -> QueryError:
-    """Make the error of a value that is no span of time. ``name`` is what the user calls it."""
-    hint = hint_unit(value) or '; write it as in "10 seconds"'
+def make_span_error(name: str, value: object, hint: str = "") -> QueryError:
+    """Make the error of a value that is no span of time. ``name`` is what the user calls it.
+
+    Without a ``hint``, the error says how to write a span of time.
+    """
+    hint = hint or hint_unit(value) or '; write it as in "10 seconds"'
     return QueryError("INVALID_DURATION", f"{name} ({describe_given(value)}) is no span of time{hint}")
 
 

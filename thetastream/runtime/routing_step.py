@@ -53,9 +53,9 @@ Batches = Iterator[pa.RecordBatch]
 def make_routing_step(
     fitted: FittedSpec,
     stream: int,
-    is_streaming: bool,
     coordination: Coordination,
     *,
+    is_streaming: bool,
     spreads_equal: bool = False,
     has_punctuations: bool = False,
     read_task: ReadTask,

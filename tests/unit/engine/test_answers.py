@@ -451,7 +451,7 @@ ALONE = pytest.mark.parametrize("name", ["left", "anti", "nearest"])
 
 @ALONE
 def test_a_tuple_that_is_decided_when_it_arrives_is_answered_once(name: str) -> None:
-    """All partners are earlier by 3 to 8, so the watermark 10 decides the tuples until 13, before they come."""
+    """All partners are earlier by 3 to 8, so the watermark 10 decides 13 before it comes."""
     run = RunOfTimes(name, (3, 8))
     assert run.epoch([], 10) == []
     assert run.epoch([10, 11, 13, 14, 20], 10) == [11, 13]

@@ -87,7 +87,9 @@ def route(tmp_path, epoch, shed=None, model=Biclique(2)):  # noqa: B008
     shed = None if shed is None else ShedLoads(Shedding(shed, CONDITION.sides), str(tmp_path), "j")
     fitted = FittedSpec(TwoStreamSpec(UNIT, model))
     to_rows = cloudpickle.loads(
-        cloudpickle.dumps(make_routing_step(fitted, 1, False, Coordination(shed), read_task=lambda: task))
+        cloudpickle.dumps(
+            make_routing_step(fitted, 1, Coordination(shed), is_streaming=False, read_task=lambda: task)
+        )
     )
     batches = [make_batch(np.arange(n, n + 1000), np.arange(1000) * 1000) for n in (0, 1000)]
     inboxes = {key: Inbox() for key in find_unit_keys(model.n_units)}

@@ -22,7 +22,7 @@ from thetastream.conditions.refused import find_misspelt, make_varying_error
 from thetastream.conditions.sphere import HINT
 from thetastream.core.arguments import describe_given, hint_unit
 from thetastream.core.errors import Mark, QueryError
-from thetastream.core.spans import LONGEST_US, parse_duration, spell, to_micros
+from thetastream.core.spans import LONGEST_US, make_span_error, parse_duration, spell, to_micros
 from thetastream.core.spark_types import is_day_time
 from thetastream.joins.ask.carriers import carry, select_fields
 from thetastream.joins.ask.literals import read_interval, read_number
@@ -31,6 +31,7 @@ from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Constant, Stream
 from thetastream.spark.analysed import find_hidden
 from thetastream.spark.session.configure import is_case_sensitive
+from thetastream.spark.session.zones import read_zone
 
 _COLUMN = re.compile(r"(`?)(?P<alias>[A-Za-z_]\w*)\1\.(`?)(?P<name>[A-Za-z_]\w*)\3", re.ASCII)
 """A column of a stream by its alias, as in ``a.price``."""
@@ -67,8 +68,7 @@ class Catalyst:
     @cached_property
     def zone_is_fixed(self) -> bool:
         """Whether the zone of the session has one offset from UTC at all times."""
-        zone = self._spark.conf.get("spark.sql.session.timeZone") or ""
-        return _FIXED_ZONE.fullmatch(zone) is not None
+        return _FIXED_ZONE.fullmatch(read_zone(self._spark)) is not None
 
     def type_of(self, text: str, aliases: Sequence[str]) -> str | None:
         """Find the Spark type of an expression over these streams; None if it does not resolve there."""
@@ -265,15 +265,8 @@ class Catalyst:
                 "INVALID_DURATION",
                 f"{what} ({text!r}) counts in months, which have no fixed length; write days or hours",
             )
-        raise QueryError(
-            "INVALID_DURATION",
-            f"{what} ({text!r}) is no span of time"
-            + (
-                "; the condition stands before WITHIN"
-                if re.search(r"\b(ON|WHERE|AND)\b", text, re.IGNORECASE)
-                else hint_unit(text) or '; write it as in "1 day 2 hours" or "90s"'
-            ),
-        )
+        has_condition = re.search(r"\b(ON|WHERE|AND)\b", text, re.IGNORECASE)
+        raise make_span_error(what, text, "; the condition stands before WITHIN" if has_condition else "")
 
     @cached_property
     def _no_rows(self) -> DataFrame:

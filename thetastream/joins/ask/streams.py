@@ -166,7 +166,7 @@ class ReadStreams(NamedTuple):
 
 
 def list_tables(frames: Mapping[str, DataFrame]) -> list[str]:
-    """List the inputs that are no streams. Spark is asked for each of them."""
+    """List the inputs that are no streams. This asks Spark once for each input."""
     return [alias for alias, frame in frames.items() if not frame.isStreaming]
 
 

@@ -48,7 +48,7 @@ from thetastream.spark.event_time import count_watermarks
 from thetastream.spark.observe import metrics
 from thetastream.spark.observe.listener import watch_queries
 from thetastream.spark.session.configure import read_meaning
-from thetastream.spark.session.zones import TIME_ZONE
+from thetastream.spark.session.zones import TIME_ZONE, read_zone
 from thetastream.spark.sinks.store import ParquetSink
 from thetastream.spark.sources import register_source
 from thetastream.spark.sources.control import read_control
@@ -85,6 +85,7 @@ def build(
     QueryError
         CANNOT_SCALE if units of this engine cannot change.
     """
+    assert staging is None or run is not None
     results = _batch(flow, streams) if run is None else _stream(flow, streams, run, staging, punctuations)
     if staging is not None:
         return results
@@ -234,7 +235,7 @@ def _describe_late(flow: Flow, streams: Sequence[DataFrame], folder: str, name: 
 
 def _batch(flow: Flow, streams: Sequence[DataFrame]) -> DataFrame:
     """Run the units of the first stage on batch DataFrames; return the columns that leave them."""
-    zone = str(streams[0].sparkSession.conf.get(TIME_ZONE))
+    zone = read_zone(streams[0].sparkSession)
     columns = parse_columns(flow.stages[0].output.columns)
     stage = _tell_columns(flow.stages[0], columns, zone)
     rows = build_exchange(FittedSpec(stage.spec), flow.sides, streams, None)

@@ -64,7 +64,7 @@ def build_exchange(
     is_streaming = messages is not None
     readings = find_readings(sides, streams, coordination.punctuations is not None)
     parts = [
-        _route_stream(fitted, number, plan, stream, is_streaming, coordination, reading)
+        _route_stream(fitted, number, plan, stream, coordination, reading, is_streaming=is_streaming)
         for number, (plan, stream, reading) in enumerate(zip(sides, streams, readings, strict=True))
     ]
     if messages is not None:
@@ -88,9 +88,10 @@ def _route_stream(
     number: int,
     plan: SidePlan,
     stream: DataFrame,
-    is_streaming: bool,
     coordination: Coordination,
     reading: FileReading | NotPlain | None,
+    *,
+    is_streaming: bool,
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     if isinstance(reading, FileReading):
@@ -110,7 +111,15 @@ def _route_stream(
         )
         hashes = f"xxhash64({', '.join(map(quote, hashed))})" if hashed else "0L"
         flat = flat.selectExpr("*", f"{hashes} AS {HASH}")
-    return route_rows(fitted, number, flat, plan.alias, is_streaming, coordination, spreads_equal)
+    return route_rows(
+        fitted,
+        number,
+        flat,
+        plan.alias,
+        coordination,
+        is_streaming=is_streaming,
+        spreads_equal=spreads_equal,
+    )
 
 
 def _needs_hashes(fitted: FittedSpec, coordination: Coordination) -> bool:
@@ -142,9 +151,8 @@ def _read_and_route(
         plan.moves_watermark,
         find_unit_keys(1)[0],
     )
-    step = make_reading_step(
-        reading, make_routing_step(fitted, number, True, coordination, read_task=read_task)
-    )
+    route = make_routing_step(fitted, number, coordination, is_streaming=True, read_task=read_task)
+    step = make_reading_step(reading, route)
     name = f"read and route {plan.alias} to units"
     if time is None:
         return run_step(files.paths, step, SCHEMA, name)
@@ -165,16 +173,17 @@ def route_rows(
     number: int,
     flat: DataFrame,
     alias: str,
-    is_streaming: bool,
     coordination: Coordination = NO_COORDINATION,
+    *,
+    is_streaming: bool,
     spreads_equal: bool = False,
 ) -> DataFrame:
     """Route block columns as the tuples of the stream ``number``; the result has one row per block."""
     step = make_routing_step(
         fitted,
         number,
-        is_streaming,
         coordination,
+        is_streaming=is_streaming,
         spreads_equal=spreads_equal,
         has_punctuations=PUNCTUATION in flat.columns,
         read_task=read_task,

@@ -24,6 +24,7 @@ from thetastream.spark.dataflow.stages import parse_columns, restore
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.observe.listener import watch_queries
 from thetastream.spark.observe.metrics import observe
+from thetastream.spark.session.zones import read_zone
 from thetastream.spark.task_properties import read_task
 
 
@@ -36,7 +37,7 @@ def look_up(
     brings tuples that meet the same rows together.
     """
     spark, is_streaming = stream.sparkSession, stream.isStreaming
-    zone = spark.conf.get("spark.sql.session.timeZone")
+    zone = read_zone(spark)
     first = flow.candidates or flow.output
     columns = parse_columns(first.columns).add(COUNTERS, StringType())
     blocks = select_block_columns(flow.table, table).schema

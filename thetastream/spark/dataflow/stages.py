@@ -49,7 +49,7 @@ from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.dataflow.operator import run_batch_units, run_units
 from thetastream.spark.observe import metrics
 from thetastream.spark.session.configure import read_meaning
-from thetastream.spark.session.zones import TIME_ZONE
+from thetastream.spark.session.zones import TIME_ZONE, read_zone
 from thetastream.spark.task_properties import read_task
 
 if TYPE_CHECKING:
@@ -104,13 +104,14 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext 
 
     ``candidates`` are the rows of the first units that the residual has left. ``run`` is None for batch.
     """
-    meaning = read_meaning(candidates.sparkSession)
-    zone = meaning[TIME_ZONE]
+    spark = candidates.sparkSession
     columns = parse_columns(stage.output.columns)
     fitted = FittedSpec(stage.spec, stage.choice)
-    rows = route_rows(fitted, ROWS, candidates.select(f"{quote(CANDIDATE)}.*"), "pairs", run is not None)
+    candidates = candidates.select(f"{quote(CANDIDATE)}.*")
+    rows = route_rows(fitted, ROWS, candidates, "pairs", is_streaming=run is not None)
     if run is None:
-        return run_batch_units(rows, stage.spec, columns, zone)
+        return run_batch_units(rows, stage.spec, columns, read_zone(spark))
+    meaning = read_meaning(spark)
     own = {UNITS: Part("second", "the second units")}
     query = {**identify_query(flow, meaning), **own}
 
@@ -118,7 +119,7 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext 
         # The first units report about the streams.
         return UnitEpoch(fitted, query, emitter, RunContext(cache_folder=run.cache_folder), read_task)
 
-    results = run_units(rows, columns, FrameEmitter, stage.spec.has_event_time, epoch_of, zone)
+    results = run_units(rows, columns, FrameEmitter, stage.spec.has_event_time, epoch_of, meaning[TIME_ZONE])
     plan = metrics.describe_plan(flow, query)
     plan["words"] |= {UNITS: query[UNITS].words}
     return metrics.observe(results, digest(query), plan)

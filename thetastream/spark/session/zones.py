@@ -4,12 +4,19 @@ import re
 from difflib import get_close_matches
 from zoneinfo import available_timezones
 
+from pyspark.sql import SparkSession
+
 from thetastream.core.arguments import describe_given
 from thetastream.core.errors import QueryError
 
 TIME_ZONE = "spark.sql.session.timeZone"
 _REGION = re.compile(r"[A-Za-z_]{4,}|[A-Za-z_]+/.+")
 """The name of a region. Other forms, such as ``+02:00``, ``UTC+1`` and ``PST``, are left to Spark."""
+
+
+def read_zone(spark: SparkSession) -> str:
+    """Return the time zone of a session."""
+    return str(spark.conf.get(TIME_ZONE))
 
 
 def refuse_unknown_zone(zone: object) -> None:

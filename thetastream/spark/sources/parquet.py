@@ -49,6 +49,7 @@ from thetastream.runtime.routing_step import Batches
 from thetastream.spark.arguments import refuse_other_sessions
 from thetastream.spark.dataflow.named_steps import run_step
 from thetastream.spark.event_time import list_marked, list_plan_lines
+from thetastream.spark.session.zones import read_zone
 
 OPTIONS = (
     "cleanSource",
@@ -145,7 +146,7 @@ def read_parquet(
         if not isinstance(value, bool | int | float | str):
             what = f"option {name!r} must be a text, a number or a boolean"
             raise QueryError("BAD_VALUE", f"{what}, not {describe_given(value)}")
-    zone = spark.conf.get("spark.sql.session.timeZone")
+    zone = read_zone(spark)
     reader = spark.readStream.format("binaryFile").schema(_LISTED).options(**options)
     files = ParquetFiles(
         reader.load(path).select("path"),
