@@ -15,7 +15,7 @@ from tests.support.kafka import Broker
 from tests.support.service import HELD, add_epoch
 from thetastream.stores import ParquetStore
 
-PAGE = Path(__file__).parents[2] / "docs" / "guide" / "environments.md"
+PAGE = Path(__file__).parents[2] / "docs" / "running" / "environments.md"
 MAIN = """
 store = th.ParquetStore({store!r})
 print("ready", flush=True)

@@ -61,6 +61,8 @@ CONDITION = Condition(
 INDEXES = (IndexSpec(Hash(), (0,)),) * 2
 IN_WINDOW = UnitSpec(CONDITION, INDEXES, 2)
 FULL = UnitSpec(replace(CONDITION, window=None), INDEXES, None)
+EARLIER = Dimension(Side.LEFT, TIME, Bound(TIME, 5), Bound(TIME, 20))
+"""All partners of a left tuple are earlier by 5 to 20."""
 Pairs = Counter[tuple[Row, Row]]
 
 
@@ -457,3 +459,16 @@ def test_a_strict_stream_refuses_the_delete_of_an_unknown_row(model: Model) -> N
     run.epoch(delete(A, (3, 100, 0, 0)), [])
     with pytest.raises(ThetastreamError, match=r"CHANGE_UNKNOWN_ROW.*'l' is deleted.*\(1, 100, 0, 0\)"):
         run.epoch(delete(A), [])
+
+
+@BOTH_MODELS
+def test_a_row_that_finds_no_partner_any_more_is_known_until_its_delete_is_late(model: Model) -> None:
+    unit = replace(IN_WINDOW, condition=replace(CONDITION, window=EARLIER))
+    run = Run(with_rules(unit, ChangeRules(is_strict=True)), model)
+    run.epoch(insert(A, B), [], 97)
+    run.epoch(delete(A), [], 97)
+    run, n_copies = Run(unit, model), 2 if isinstance(model, Matrix) else 1
+    run.epoch([], [], 97)
+    run.epoch(insert(B) + delete(A, B), [], 97)
+    run.epoch([], [], 101)
+    assert run.sum_counter("unknown_deletes") == n_copies, "the row of A"

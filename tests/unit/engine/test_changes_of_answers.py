@@ -26,6 +26,7 @@ from tests.support.two_units import TwoUnits
 from tests.unit.engine.test_changes import (
     COLUMNS,
     CONDITION,
+    EARLIER,
     INDEXES,
     WINDOW,
     A,
@@ -37,7 +38,7 @@ from tests.unit.engine.test_changes import (
 )
 from tests.unit.support.test_two_units import is_chosen
 from thetastream.core.columns import PASSES, RANKED, SIGN
-from thetastream.core.condition import Domain
+from thetastream.core.condition import Dimension, Domain
 from thetastream.core.how import HOWS, How, Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
 from thetastream.engine.answers import open_tuples, unit
@@ -80,6 +81,7 @@ class Run:
         signed: tuple[bool, bool] = BOTH,
         has_residual: bool = False,
         window: int | None = WINDOW,
+        bounds: Dimension | None = CONDITION.window,
     ) -> None:
         left, right = (
             replace(
@@ -92,9 +94,8 @@ class Run:
             )
             for side, spec, has_deletes in zip(Side, CONDITION.sides, signed, strict=True)
         )
-        condition = replace(CONDITION, sides=(left, right))
-        if window is None:
-            condition = replace(condition, window=None)
+        bounds = None if window is None else bounds
+        condition = replace(CONDITION, sides=(left, right), window=bounds)
         case = Case(condition, INDEXES, None if window is None else 2, ())
         spec = UnitSpec(case.condition, case.indexes, case.archive_period_us)
         how = how.over_changes([side for side in Side if signed[side]])
@@ -387,6 +388,17 @@ def test_a_decided_tuple_that_is_still_stored_is_not_answered_again_at_the_end(n
     for _ in range(2):  # Spark may run another epoch behind the end.
         run.epoch([], [], ALL_DECIDED)
         assert run.output == answers
+
+
+@pytest.mark.parametrize("name", ["left", "anti", "nearest", "semi"])
+def test_a_row_is_answered_when_its_delete_would_be_late(name: str) -> None:
+    """All partners are earlier by a gap, so they are known before."""
+    run, later, earlier = Run(find_how(name), Matrix(1, 1), bounds=EARLIER), (3, 101, 0, 0), (4, 90, 0, 0)
+    assert not run.epoch(insert(A, later), insert(earlier) if name == "semi" else [], 97)
+    assert not run.epoch(delete(A), [], 98)
+    assert not run.epoch([], [], 100)
+    assert run.epoch([], [], 101) == {(later, None): 1}
+    assert run.count_pages() == 0
 
 
 def test_a_semi_join_answers_when_no_partner_can_go() -> None:

@@ -13,10 +13,11 @@ arrives, and it is not stored. While units change, a unit also receives tuples t
 (``thetastream.runtime.control.handover``). These tuples are never open here. Guests (role PROBE) only look
 for partners. Copies (role COPY) are stored too, and their pairs are returned by the unit that answers them.
 
-If rows may be deleted, a tuple has a partner if more partners are inserted than deleted. If partners may be
-deleted, the unit counts them (``CountedTuples``), and a semi join answers a tuple when it is decided. All
-equal tuples of a row have the same number of partners after each epoch, because they meet the same tuples.
-So equal tuples of opposite sign, which are decided in one epoch, cancel each other before they are answered.
+If rows may be deleted, W is at least 0, and a tuple has a partner if more partners are inserted than deleted.
+If partners may be deleted, the unit counts them (``CountedTuples``), and a semi join answers a tuple when it
+is decided. All equal tuples of a row have the same number of partners after each epoch, because they meet the
+same tuples. So equal tuples of opposite sign, which are decided in one epoch, cancel each other before they
+are answered.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -303,7 +304,8 @@ class AnsweringUnit(Unit):
         """Return the event time up to which all tuples of a side are decided at a watermark, if there is one.
 
         A tuple with the event time t is decided when the watermark has reached t + lifetime. The lifetime is
-        negative if all partners are earlier by a gap. Then a tuple may be decided when it arrives.
+        negative if all partners are earlier by a gap, and no tuple of this side is deleted. Then a tuple may
+        be decided when it arrives.
         """
         lifetime_us = self._spec.describe_stored(side).lifetime_us
         return None if watermark_us is None or lifetime_us is None else watermark_us - lifetime_us

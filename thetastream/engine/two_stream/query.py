@@ -62,6 +62,9 @@ class UnitSpec:
         """Describe how the tuples of one side are stored. In a count window, times are numbers of tuples."""
         plan = self.plans[side]
         lifetime = compute_lifetime_us(plan.condition.window, side)
+        if lifetime is not None and self.condition.sides[side].has_deletes:
+            # The delete of a tuple is late when the watermark has reached its event time, and not before.
+            lifetime = max(lifetime, 0)
         if self.counts is not None:
             period = -(-self.counts[side] // SUBINDEXES_PER_WINDOW)
             return StoredStream(side, plan, period, lifetime)
