@@ -186,3 +186,39 @@ def test_rows_without_partners_come_at_once_and_are_taken_back(
         assert run() == {(1, 12), (2, None), (3, None)}
         fills.add((13, 20, 7), deleted=((12, 11, 5),))
         assert run() == {(1, None), (2, None), (3, 13)}
+
+
+@pytest.mark.slow
+def test_a_row_whose_partners_are_all_earlier_can_be_deleted(
+    spark: SparkSession, tmp_path: Path, only_epochs_with_rows: None
+) -> None:
+    """It is deleted when its partners are known. A strict stream takes the delete, and no answer is left."""
+    orders, fills = Feed(spark, tmp_path / "l"), Feed(spark, tmp_path / "r")
+    store = th.ParquetStore(str(tmp_path / "store"))
+
+    def run() -> list[tuple[int, int | None]]:
+        frames = {
+            alias: th.changes(feed.open(), sign="w", strict=True).withWatermark("ts", "10 minutes")
+            for alias, feed in (("l", orders), ("r", fills))
+        }
+        on = "l.price = r.price AND r.ts <= l.ts - INTERVAL 3 MINUTES"
+        joined = th.join(frames, on=on, within="5 minutes", how="left")
+        checkpoint = str(tmp_path / "checkpoint")
+        th.write(joined, store, checkpoint=checkpoint, trigger="available now").awaitTermination()
+        return sorted((row["l"]["id"], (row["r"] or {}).get("id")) for row in store.read().to_pylist())
+
+    orders.add((1, 14, 10), (2, 15, 10), (3, 20, 10))
+    fills.add((9, 22, 11))
+    run()
+    orders.add((4, 22, 10))
+    fills.add((10, 22, 11))
+    assert run() == []
+    orders.add((5, 40, 10), deleted=((1, 14, 10),))
+    fills.add((11, 40, 11))
+    assert run() == []
+    orders.add((6, 60, 10))
+    fills.add((12, 60, 11))
+    run()
+    orders.add((7, 60, 10))
+    fills.add((13, 60, 11))
+    assert [row for row in run() if row[0] < 5] == [(2, None), (3, None), (4, None)]
