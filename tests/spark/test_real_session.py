@@ -32,6 +32,36 @@ def test_python_processes_do_not_load_pyspark_from_its_zip_file(spark):
     assert not [entry for entry in path.split(os.pathsep) if entry.endswith(".zip") and Path(entry).exists()]
 
 
+def join_in(session, folder):
+    """Join a stream with itself: pairs of equal x, and rows without a partner."""
+    rows = session.range(40).selectExpr("id", "id % 7 AS x", "timestamp_seconds(1700000000 + id) AS ts")
+    path = str(folder / "rows")
+    rows.write.mode("ignore").parquet(path)
+    streams = {
+        alias: session.readStream.schema(rows.schema).parquet(path).withWatermark("ts", "5 seconds")
+        for alias in "ab"
+    }
+    return th.join(streams, "a.x = b.x AND a.id < b.id", "10 seconds", how="left")
+
+
+def test_each_session_of_a_program_joins_streams(spark, tmp_path):
+    """Spark looks for some data sources in the active session of a thread, which is another one here."""
+    for session in (spark, spark.newSession(), spark.newSession()):
+        th.configure(session, partitions=2)
+        assert join_in(session, tmp_path).isStreaming
+
+
+@pytest.mark.slow
+def test_each_session_of_a_program_writes_into_stores(spark, tmp_path):
+    for number, session in enumerate((spark.newSession(), spark, spark.newSession())):
+        th.configure(session, partitions=2)
+        store = th.ParquetStore(str(tmp_path / f"store-{number}"))
+        joined, checkpoint = join_in(session, tmp_path), str(tmp_path / f"checkpoint-{number}")
+        th.write(joined, store, checkpoint=checkpoint, trigger="available now").awaitTermination()
+        pairs = [row for row in store.read().to_pylist() if row["b"] is not None]
+        assert len(pairs) == sum(a % 7 == b % 7 and a < b <= a + 10 for a in range(40) for b in range(40))
+
+
 def test_parallelism_of_a_master_that_does_not_tell_it(spark):
     class Cluster:
         conf = Conf({"spark.master": "spark://head:7077"})

@@ -10,6 +10,7 @@ tuples. A trigger says how often a query starts an epoch.
 """
 
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -269,7 +270,10 @@ def make_span_error(name: str, value: object, hint: str = "") -> QueryError:
     Without a ``hint``, the error says how to write a span of time.
     """
     hint = hint or hint_unit(value) or '; write it as in "10 seconds"'
-    return QueryError("INVALID_DURATION", f"{name} ({describe_given(value)}) is no span of time{hint}")
+    given = describe_given(value)
+    if given == "a str":  # Both ends of a long text say what is wrong.
+        given = reprlib.repr(value)
+    return QueryError("INVALID_DURATION", f"{name} ({given}) is no span of time{hint}")
 
 
 def make_negative_error(name: str, value: object) -> QueryError:
