@@ -41,7 +41,7 @@ th.write(pairs, store, select=select, **options).awaitTermination()
 lines = []
 for process in Path("/proc").glob("[0-9]*/cmdline"):
     try:
-        lines.append(process.read_text().replace("\\0", " "))
+        lines.append(process.read_bytes().decode(errors="replace").replace("\\0", " "))
     except OSError:  # it has ended
         pass
 local = Path(spark.conf.get("spark.local.dir"))
